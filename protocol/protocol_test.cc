@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
 #include "base/random.h"
 #include "base/testing/sim_executor.h"
 #include "gtest/gtest.h"

@@ -1080,7 +1080,8 @@ TEST(DrainTest, WaitsForNobodyWhoDoesNotSync) {
 
 TEST(ProtocolRangeTest, AnotherVersionIsRefusedAtAttach) {
   Server ps;
-  const auto refused = ps.Done(ps.Send(PsAttachRequest{ps.fence(), {3, 4}}));
+  const auto refused = ps.Done(
+      ps.Send(PsAttachRequest{ps.fence(), {kOwnProtocol.newest + 1, kOwnProtocol.newest + 2}}));
   EXPECT_EQ(ReasonOf(refused->one().status()), Reason::kVersionMismatch);
   EXPECT_EQ(ps.core->Inspect().epoch, Epoch(0));
 }
