@@ -18,31 +18,28 @@ constexpr size_t kPage = 4 << 10;
 // The size of the mapping behind a class.
 size_t MappedSize(size_t size) { return (size + kPage - 1) / kPage * kPage; }
 
-void* Map(size_t size) {
-  const size_t slack = size >= kHugePage ? kHugePage : 0;  // so that a huge page begins in it
-  void* const mapped = mmap(nullptr, size + slack, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS, /*fd=*/-1, /*offset=*/0);
-  if (mapped == MAP_FAILED) return nullptr;
-  if (slack == 0) return mapped;
-  char* const begin = static_cast<char*>(mapped);
-  char* const aligned = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(begin) + slack - 1) /
-                                                kHugePage * kHugePage);
-  if (aligned != begin) munmap(begin, aligned - begin);
-  if (const size_t behind = slack - (aligned - begin); behind > 0) munmap(aligned + size, behind);
-  // A kernel without huge pages refuses, which costs speed alone.
-  madvise(aligned, size, MADV_HUGEPAGE);
-  return aligned;
-}
-
-// The kernel may refuse to cut a mapping in two. The pages then go all the same.
-void Unmap(void* data, size_t size) {
-  if (munmap(data, size) != 0) madvise(data, size, MADV_DONTNEED);
-}
-
 class PrivateSource : public MemoryPool::Source {
  public:
-  void* Map(size_t size) override { return divvy::Map(size); }
-  void Unmap(void* data, size_t size) override { divvy::Unmap(data, size); }
+  void* Map(size_t size) override {
+    const size_t slack = size >= kHugePage ? kHugePage : 0;  // so that a huge page begins in it
+    void* const mapped = mmap(nullptr, size + slack, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS, /*fd=*/-1, /*offset=*/0);
+    if (mapped == MAP_FAILED) return nullptr;
+    if (slack == 0) return mapped;
+    char* const begin = static_cast<char*>(mapped);
+    char* const aligned = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(begin) + slack - 1) /
+                                                  kHugePage * kHugePage);
+    if (aligned != begin) munmap(begin, aligned - begin);
+    if (const size_t behind = slack - (aligned - begin); behind > 0) munmap(aligned + size, behind);
+    // A kernel without huge pages refuses, which costs speed alone.
+    madvise(aligned, size, MADV_HUGEPAGE);
+    return aligned;
+  }
+
+  // The kernel may refuse to cut a mapping in two. The pages then go all the same.
+  void Unmap(void* data, size_t size) override {
+    if (munmap(data, size) != 0) madvise(data, size, MADV_DONTNEED);
+  }
 };
 
 // Every pool of this process.

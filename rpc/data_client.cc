@@ -58,7 +58,12 @@ int64_t RoomFor(const PullRequest& request) {
   return room;
 }
 int64_t RoomFor(const CommitRequest& request) {
-  return wire::Region::RoomFor(wire::PayloadOf(request));
+  int64_t room = 0;
+  for (const CommitPart& part : request.parts) {
+    if (part.rows) room += wire::Region::RoomFor(part.rows->size_bytes());
+    room += wire::Region::RoomFor(part.values.size_bytes());
+  }
+  return room;
 }
 
 std::shared_ptr<wire::Region> RegionOf(const SharedBlock& block) {

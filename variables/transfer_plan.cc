@@ -424,13 +424,9 @@ absl::Status PullPlan::Fill(const Target& target, const std::map<int, PullReply>
     const auto reply = replies.find(piece.ps);
     if (reply == replies.end() || piece.part >= reply->second.parts.size())
       return BadAnswer(piece.ps, "in part");
-    Tensor values = reply->second.parts[piece.part].values;
+    const Tensor& values = reply->second.parts[piece.part].values;
     if (values.dtype() != (target.rounded ? DType::kBFloat16 : target.dtype))
       return BadAnswer(piece.ps, absl::StrCat("with ", values.ToString()));
-    if (target.rounded) {
-      ASSIGN_OR_RETURN(values, AsFloats(values));
-    }
-    const char* const in = values.data_as<char>();
     char* const out = result.fresh_data<char>();
     const int64_t row_bytes = target.row_bytes, first_byte = piece.first_row * row_bytes;
     const int64_t pulled_bytes = target.groups
@@ -438,14 +434,21 @@ absl::Status PullPlan::Fill(const Target& target, const std::map<int, PullReply>
                                      : result.size_bytes();
     const int64_t end_byte =
         i + 1 < target.pieces.size() ? target.pieces[i + 1].first_row * row_bytes : pulled_bytes;
+    const int64_t elements = values.shape().num_elements();
     // A smaller reply would leave old memory contents in the result.
-    if (values.size_bytes() != end_byte - first_byte)
+    if (elements * DTypeSize(target.dtype) != end_byte - first_byte)
       return BadAnswer(piece.ps, "with another number of rows");
-    if (values.size_bytes() == 0) continue;
+    if (elements == 0) continue;
     if (target.groups) {
-      Spread(*target.groups, piece.first_row, in, end_byte - first_byte, row_bytes, out);
+      ASSIGN_OR_RETURN(const Tensor rows,
+                       target.rounded ? AsFloats(values) : absl::StatusOr<Tensor>(values));
+      Spread(*target.groups, piece.first_row, rows.data_as<char>(), end_byte - first_byte,
+             row_bytes, out);
+    } else if (target.rounded) {
+      FromBFloat16(values.data_as<BFloat16Bits>(), elements,
+                   reinterpret_cast<float*>(out + first_byte));
     } else {
-      std::memcpy(out + first_byte, in, static_cast<size_t>(values.size_bytes()));
+      std::memcpy(out + first_byte, values.data(), static_cast<size_t>(values.size_bytes()));
     }
   }
   return absl::OkStatus();

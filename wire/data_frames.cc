@@ -292,33 +292,44 @@ absl::StatusOr<int64_t> PayloadBytes(const v1::PullRequestHeader& header) {
   return bytes;
 }
 
-absl::StatusOr<int64_t> PayloadBytes(const v1::CommitBegin& header) {
+namespace {
+
+// The size of a commit's payload, and of what is copied if it lies in a region.
+struct CommitBytes {
+  int64_t all = 0, copied = 0;
+};
+
+absl::StatusOr<CommitBytes> BytesOf(const v1::CommitBegin& header) {
   RETURN_IF_ERROR(CheckCount("parts", static_cast<size_t>(header.parts_size())));
-  int64_t bytes = 0;
+  CommitBytes bytes;
   for (const v1::CommitBegin::Part& part : header.parts()) {
-    RETURN_IF_ERROR(AddRowsTo(bytes, part.rows()));
+    RETURN_IF_ERROR(AddRowsTo(bytes.all, part.rows()));
+    RETURN_IF_ERROR(AddRowsTo(bytes.copied, part.rows()));
     ASSIGN_OR_RETURN(const DType dtype, In("parts", In("dtype", FromProto(part.dtype()))));
     ASSIGN_OR_RETURN(const Shape shape,
                      In("parts", In("shape", ShapeFromProto(part.shape(), dtype))));
-    RETURN_IF_ERROR(AddTo(bytes, shape.num_elements(), DTypeSize(dtype)));
+    const int64_t elements = shape.num_elements(), size_each = DTypeSize(dtype);
+    RETURN_IF_ERROR(AddTo(bytes.all, elements, size_each));
+    // The product fits, because AddTo has made it.
+    if (IsCopied(dtype, elements * size_each))
+      RETURN_IF_ERROR(AddTo(bytes.copied, elements, size_each));
   }
-  if (bytes != header.total_bytes())
+  if (bytes.all != header.total_bytes())
     return Invalid("total_bytes",
-                   absl::StrCat("is ", header.total_bytes(), ", and the parts make ", bytes));
+                   absl::StrCat("is ", header.total_bytes(), ", and the parts make ", bytes.all));
   return bytes;
 }
 
+}  // namespace
+
+absl::StatusOr<int64_t> PayloadBytes(const v1::CommitBegin& header) {
+  ASSIGN_OR_RETURN(const CommitBytes bytes, BytesOf(header));
+  return bytes.all;
+}
+
 absl::StatusOr<int64_t> CopiedBytes(const v1::CommitBegin& header) {
-  RETURN_IF_ERROR(PayloadBytes(header).status());
-  int64_t bytes = 0;
-  for (const v1::CommitBegin::Part& part : header.parts()) {
-    RETURN_IF_ERROR(AddRowsTo(bytes, part.rows()));
-    ASSIGN_OR_RETURN(const DType dtype, FromProto(part.dtype()));
-    ASSIGN_OR_RETURN(const Shape shape, ShapeFromProto(part.shape(), dtype));
-    const int64_t size = shape.num_elements() * DTypeSize(dtype);
-    if (IsCopied(dtype, size)) RETURN_IF_ERROR(AddTo(bytes, size, 1));
-  }
-  return bytes;
+  ASSIGN_OR_RETURN(const CommitBytes bytes, BytesOf(header));
+  return bytes.copied;
 }
 
 absl::StatusOr<Tensor> PayloadFiller::Add(DType dtype, Shape shape) {

@@ -8,12 +8,6 @@
 
 namespace divvy::wire {
 
-int64_t Region::RoomFor(absl::Span<const Tensor> tensors) {
-  int64_t room = 0;
-  for (const Tensor& tensor : tensors) room += RoomFor(tensor.size_bytes());
-  return room;
-}
-
 absl::StatusOr<Tensor> Region::Next(DType dtype, Shape shape) {
   ASSIGN_OR_RETURN(Tensor tensor, Tensor::Borrow(dtype, std::move(shape), data_ + used_, Device(),
                                                  [keeper = keeper_] {}));

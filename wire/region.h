@@ -25,7 +25,6 @@ class Region : public PullTarget {
   static int64_t RoomFor(int64_t bytes) {
     return (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
-  static int64_t RoomFor(absl::Span<const Tensor> tensors);
 
   // `keeper` keeps the memory alive; every tensor of the region holds it. REQUIRES: `data` is
   // aligned to kAlignment.
