@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "initializers/key_row.h"
 #include "initializers/normal.h"
 #include "initializers/orthogonal.h"
 
@@ -57,11 +58,14 @@ struct Block {
 template <typename Law>
 void FillRandom(uint64_t key, const Block& block, absl::Span<float> out, Law law) {
   float* element = out.data();
-  for (int64_t row = block.first; row < block.first + block.count; ++row) {
+  for (int64_t i = 0; i < block.count; ++i) {
+    // A key of a table may be the largest number.
+    const auto row = static_cast<uint64_t>(block.first) + static_cast<uint64_t>(i);
     for (int64_t column = 0; column < block.width; column += 4) {
       const std::array<uint32_t, 4> words = Philox4x32(key, row, column / 4);
       const int64_t used = std::min<int64_t>(4, block.width - column);
-      for (int64_t i = 0; i < used; ++i) *element++ = law((words[i] + 0.5) * 0x1.0p-32);
+      for (int64_t word = 0; word < used; ++word)
+        *element++ = law((words[word] + 0.5) * 0x1.0p-32);
     }
   }
 }
@@ -374,6 +378,20 @@ absl::Status FillRows(const Initializer& initializer, const InitializerContext& 
         absl::StrCat("room for ", out.size(), " elements, ", block.count * block.width, " wanted"));
   }
   return std::visit([&](const auto& law) { return Fill(law, context, block, out); }, initializer);
+}
+
+bool EvaluatedPerKey(const Initializer& initializer) {
+  return std::holds_alternative<Constant>(initializer) ||
+         std::holds_alternative<RandomUniform>(initializer) ||
+         std::holds_alternative<RandomNormal>(initializer) ||
+         std::holds_alternative<TruncatedNormal>(initializer);
+}
+
+void FillKeyRow(const Initializer& initializer, const InitializerContext& context, int64_t key,
+                absl::Span<float> out) {
+  const Block block{key, 1, static_cast<int64_t>(out.size())};
+  // None of these initializers fails.
+  std::visit([&](const auto& law) { Fill(law, context, block, out).IgnoreError(); }, initializer);
 }
 
 absl::StatusOr<Tensor> InitialRows(const Initializer& initializer,

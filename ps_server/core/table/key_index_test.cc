@@ -1,0 +1,105 @@
+#include "ps_server/core/table/key_index.h"
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <vector>
+
+#include "base/random.h"
+#include "gtest/gtest.h"
+#include "variables/table_keys.h"
+
+namespace divvy {
+namespace {
+
+constexpr int64_t kLowest = std::numeric_limits<int64_t>::min(),
+                  kHighest = std::numeric_limits<int64_t>::max();
+
+TEST(TableKeys, TheMixerNeverChanges) {
+  EXPECT_EQ(MixKey(0), 0xE220A8397B1DCDAFu);
+  EXPECT_EQ(MixKey(1), 0x910A2DEC89025CC1u);
+  EXPECT_EQ(MixKey(-1), 0xE4D971771B652C20u);
+  EXPECT_EQ(MixKey(kLowest), 0x481EC0A212A9F3DBu);
+  EXPECT_EQ(MixKey(kHighest), 0x2A67D7552E039EA7u);
+  EXPECT_EQ(BucketOf(MixKey(0)), 0xCDAF);
+}
+
+TEST(TableKeys, SequentialKeysFillBucketsEvenly) {
+  constexpr int64_t kKeys = 32 * kTableBuckets;
+  std::vector<int> counts(kTableBuckets);
+  for (int64_t key = 0; key < kKeys; ++key) ++counts[BucketOf(MixKey(key))];
+  double squares = 0;
+  for (const int count : counts) squares += (count - 32.0) * (count - 32.0);
+  // The variance of independent draws is 32.
+  EXPECT_NEAR(squares / kTableBuckets, 32, 1);
+}
+
+// An index, and the keys of its rows.
+class Indexed {
+ public:
+  void Insert(int64_t key) {
+    index_.Insert(MixKey(key), static_cast<uint32_t>(keys_.size()));
+    rows_[key] = static_cast<uint32_t>(keys_.size());
+    keys_.push_back(key);
+  }
+  void Erase(int64_t key) {
+    index_.Erase(MixKey(key), rows_.at(key));
+    rows_.erase(key);
+  }
+  void Check() const {
+    EXPECT_EQ(index_.size(), rows_.size());
+    for (const int64_t key : keys_) {
+      const auto row = rows_.find(key);
+      EXPECT_EQ(Find(key), row == rows_.end() ? KeyIndex::kNone : row->second) << key;
+    }
+  }
+  uint32_t Find(int64_t key) const {
+    return index_.Find(MixKey(key), [&](uint32_t row) { return keys_[row] == key; });
+  }
+  bool Has(int64_t key) const { return rows_.count(key) > 0; }
+  const KeyIndex& index() const { return index_; }
+
+ private:
+  KeyIndex index_;
+  std::vector<int64_t> keys_;
+  std::map<int64_t, uint32_t> rows_;
+};
+
+TEST(KeyIndex, AnEmptyOneHasNothing) {
+  const Indexed indexed;
+  EXPECT_EQ(indexed.Find(0), KeyIndex::kNone);
+  EXPECT_EQ(indexed.index().bytes(), 0);
+}
+
+TEST(KeyIndex, TakesAnyKey) {
+  Indexed indexed;
+  for (const int64_t key : {int64_t{0}, int64_t{-1}, kLowest, kHighest, kHighest - 1})
+    indexed.Insert(key);
+  indexed.Check();
+  EXPECT_EQ(indexed.Find(1), KeyIndex::kNone);
+}
+
+TEST(KeyIndex, HoldsWhatAMapHolds) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    Indexed indexed;
+    const uint64_t range = 1 + random.Below(400);
+    // Runs of equal low bits: the stride of the keys.
+    const int64_t stride = int64_t{1} << random.Below(40);
+    for (int i = 0; i < 1500; ++i) {
+      const int64_t key = stride * static_cast<int64_t>(random.Below(range));
+      indexed.Has(key) ? indexed.Erase(key) : indexed.Insert(key);
+    }
+    indexed.Check();
+  }
+}
+
+TEST(KeyIndex, TakesFewBytesForAKey) {
+  Indexed indexed;
+  for (int64_t key = 0; key < 100'000; ++key) indexed.Insert(key);
+  EXPECT_LE(indexed.index().bytes(), 100'000 * 12);
+}
+
+}  // namespace
+}  // namespace divvy

@@ -1,0 +1,150 @@
+// The rows of some buckets of a dynamic table.
+#ifndef DIVVY_PS_SERVER_CORE_TABLE_TABLE_SEGMENT_H_
+#define DIVVY_PS_SERVER_CORE_TABLE_TABLE_SEGMENT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/types/span.h"
+#include "initializers/initializer.h"
+#include "kernels/write_op.h"
+#include "optimizers/apply.h"
+#include "optimizers/optimizer.h"
+#include "ps_server/core/table/key_index.h"
+#include "ps_server/core/table/row_slabs.h"
+#include "variables/table_keys.h"
+#include "variables/table_options.h"
+
+namespace divvy {
+
+// What all segments of a table share. Immutable, so thread-safe.
+struct TableFormat {
+  // REQUIRES: width >= 1; Validate(options) and Validate(initializer) are OK, and the initializer
+  // is EvaluatedPerKey.
+  TableFormat(InitializerContext context, Initializer initializer, TableOptions options,
+              int64_t width, std::vector<SlotSpec> slots);
+
+  const InitializerContext context;
+  const Initializer initializer;
+  const TableOptions options;
+  // elements of a row
+  const int64_t width;
+  const std::vector<SlotSpec> slots;
+  // A row is its head, its values, then its slots, one after another.
+  static constexpr int64_t kValuesAt = sizeof(RowHead);
+  const std::vector<int64_t> slots_at;
+  const int64_t row_bytes;
+
+ private:
+  static std::vector<int64_t> PlacesOf(const std::vector<SlotSpec>& slots, int64_t width);
+  static int64_t BytesOf(const std::vector<SlotSpec>& slots, int64_t width);
+};
+
+// A key of a request, and its MixKey.
+struct TableKey {
+  int64_t key = 0;
+  uint64_t mixed = 0;
+};
+
+// The step that writes.
+struct TableStamp {
+  uint64_t entry = 0;
+  // Minutes of the coordinator's clock, when the step was dispatched.
+  uint32_t tick = 0;
+};
+
+// What became of the keys of a request, or of a table since it was made.
+struct TableCounts {
+  // Keys that got a row; keys that were not admitted, with each step that named one; keys that got
+  // no row because the table was full, or there was no memory; rows that were evicted.
+  int64_t made = 0, waiting = 0, refused = 0, evicted = 0;
+  void operator+=(const TableCounts& other) {
+    made += other.made;
+    waiting += other.waiting;
+    refused += other.refused;
+    evicted += other.evicted;
+  }
+};
+
+// Not thread-safe: the owner's lock guards it. Nothing here fails: a key without memory is refused.
+class TableSegment {
+ public:
+  // Holds buckets [first_bucket, end_bucket), and at most `most_rows` rows; 0: no limit. `format`
+  // outlives it.
+  TableSegment(const TableFormat& format, int64_t first_bucket, int64_t end_bucket,
+               int64_t most_rows);
+
+  // ---- reading
+  // Fills out[i * width ..] with the values of keys[i]. A key without a row gives what its table's
+  // `absent` says. Makes no row.
+  void Read(absl::Span<const TableKey> keys, float* out) const;
+  // The head, values and slots of a key's row. Null: it has none.
+  const char* Find(const TableKey& key) const;
+
+  // ---- writing. The keys of a call are unique.
+  // Applies gradient row i, at gradients + i * width, to the row of keys[i]; makes the row if the
+  // table's rules admit the key.
+  TableCounts ApplyGradients(absl::Span<const TableKey> keys, const float* gradients,
+                             const OptimizerStep& step, const TableStamp& stamp);
+  // As ApplyGradients, with `op` on the elements of each row. REQUIRES: op takes float32.
+  TableCounts ApplyValues(absl::Span<const TableKey> keys, const float* values, WriteOp op,
+                          const TableStamp& stamp);
+  // Evicts by the table's rule the rows of buckets [first, end), and with EvictUnusedFor also the
+  // exact counts of keys that wait there. EvictLeastUsed and EvictLeastRecent need no call: a write
+  // that finds the segment full evicts first.
+  TableCounts Evict(int64_t first, int64_t end, uint32_t now);
+
+  int64_t rows() const { return rows_.rows(); }
+  int64_t waiting() const { return counters_.rows(); }
+  // Memory of rows, indexes and counts.
+  int64_t bytes() const;
+
+  // ---- checkpoints
+  // Gives a row to a key: its head, values and slots as they lie in a row. False: no memory.
+  // REQUIRES: the key has no row.
+  bool Restore(const TableKey& key, const RowHead& head, absl::Span<const float> values,
+               absl::Span<const absl::Span<const char>> slots);
+  // As Restore, for a key that waits to be admitted.
+  bool RestoreWaiting(const TableKey& key, const RowHead& head);
+  const RowSlabs& slabs() const { return rows_; }
+  const RowSlabs& waiting_slabs() const { return counters_; }
+
+ private:
+  static constexpr size_t kTogether = 16;
+  uint32_t RowOf(const TableKey& key) const;
+  // The row of a key, made if it is admitted. kNoRow: it has none.
+  uint32_t RowToWrite(const TableKey& key, const TableStamp& stamp, TableCounts& counts);
+  // Whether a key without a row gets one now. If so, `count` becomes the number of steps that have
+  // named it before.
+  bool Admits(const TableKey& key, const TableStamp& stamp, uint32_t& count);
+  bool AdmitsByCounter(const TableKey& key, int64_t steps, uint32_t tick, uint32_t& count);
+  bool AdmitsByFilter(const TableKey& key, const AdmitAfter& rule, uint32_t& count);
+  bool AdmitsByChance(const TableKey& key, double probability, uint64_t entry) const;
+  bool MakeRoom(TableCounts& counts);
+  uint32_t Make(const TableKey& key);
+  void Remove(uint32_t row);
+  int64_t RemoveIf(int64_t first, int64_t end, absl::FunctionRef<bool(uint32_t)> is_over);
+  int64_t RemoveLeast(absl::FunctionRef<uint64_t(const RowHead&)> rank);
+  void Prefetch(absl::Span<const TableKey> keys) const;
+  ParameterBlock BlockOf(uint32_t row) const;
+  float* values(uint32_t row) const {
+    return reinterpret_cast<float*>(rows_.at(row) + TableFormat::kValuesAt);
+  }
+  template <typename Change>
+  TableCounts Write(absl::Span<const TableKey> keys, const TableStamp& stamp, const Change& change);
+
+  const TableFormat& format_;
+  const int64_t first_bucket_, end_bucket_, most_rows_;
+  RowSlabs rows_;
+  KeyIndex index_;
+  // Exact counts of keys that wait to be admitted.
+  RowSlabs counters_;
+  KeyIndex counter_index_;
+  // The counting Bloom filter: so many bytes for each bucket. Empty before the first key.
+  std::vector<uint8_t> filter_;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_PS_SERVER_CORE_TABLE_TABLE_SEGMENT_H_

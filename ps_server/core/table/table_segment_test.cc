@@ -1,0 +1,395 @@
+#include "ps_server/core/table/table_segment.h"
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "initializers/key_row.h"
+
+namespace divvy {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+constexpr int64_t kWidth = 3;
+const RandomNormal kInitial{0, 0.5f};
+
+TableKey KeyOf(int64_t key) { return {key, MixKey(key)}; }
+std::vector<TableKey> KeysOf(const std::vector<int64_t>& keys) {
+  std::vector<TableKey> all;
+  for (const int64_t key : keys) all.push_back(KeyOf(key));
+  return all;
+}
+
+TableFormat FormatOf(TableOptions options, const Optimizer& optimizer = Sgd{0.5},
+                     Initializer initializer = kInitial) {
+  return TableFormat({/*job_seed=*/7, "users", Shape({kTableBuckets, kWidth})},
+                     std::move(initializer), std::move(options), kWidth, SlotsOf(optimizer));
+}
+
+// A segment of all buckets.
+class Segment {
+ public:
+  explicit Segment(TableOptions options, Optimizer optimizer = Sgd{0.5}, int64_t most_rows = 0)
+      : format_(FormatOf(std::move(options), optimizer)),
+        optimizer_(std::move(optimizer)),
+        segment_(format_, 0, kTableBuckets, most_rows) {}
+
+  // A step with gradients of 1 for these keys.
+  TableCounts Step(const std::vector<int64_t>& keys, uint32_t tick = 0) {
+    const std::vector<float> ones(keys.size() * kWidth, 1.0f);
+    return segment_.ApplyGradients(KeysOf(keys), ones.data(), StepOf(optimizer_, 0),
+                                   {++entry_, tick});
+  }
+  std::vector<float> Read(int64_t key) const {
+    std::vector<float> values(kWidth);
+    segment_.Read(KeysOf({key}), values.data());
+    return values;
+  }
+  bool Has(int64_t key) const { return segment_.Find(KeyOf(key)) != nullptr; }
+  uint32_t CountOf(int64_t key) const {
+    return reinterpret_cast<const RowHead*>(segment_.Find(KeyOf(key)))->count;
+  }
+  std::set<int64_t> Keys() const {
+    std::set<int64_t> keys;
+    for (uint32_t row = 0; row < segment_.slabs().end(); ++row) {
+      if (!segment_.slabs().is_free(row)) keys.insert(segment_.slabs().head(row).key);
+    }
+    return keys;
+  }
+  TableSegment& segment() { return segment_; }
+  const TableFormat& format() const { return format_; }
+
+ private:
+  const TableFormat format_;
+  const Optimizer optimizer_;
+  uint64_t entry_ = 0;
+  TableSegment segment_;
+};
+
+std::vector<float> InitialOf(int64_t key) {
+  std::vector<float> values(kWidth);
+  FillKeyRow(kInitial, {7, "users", Shape({kTableBuckets, kWidth})}, key, absl::MakeSpan(values));
+  return values;
+}
+std::vector<float> Plus(std::vector<float> values, float more) {
+  for (float& value : values) value += more;
+  return values;
+}
+
+// ---- rows are made by writes --------------------------------------------------------------------
+
+TEST(TableSegment, AReadMakesNoRow) {
+  Segment segment({});
+  EXPECT_EQ(segment.Read(5), InitialOf(5));
+  EXPECT_EQ(segment.segment().rows(), 0);
+  EXPECT_NE(segment.Read(5), segment.Read(6));
+}
+
+TEST(TableSegment, AnAbsentKeyMayReadZeros) {
+  TableOptions options;
+  options.absent = TableOptions::Absent::kZeros;
+  Segment segment(options);
+  EXPECT_THAT(segment.Read(5), Each(0.0f));
+  segment.Step({5});
+  EXPECT_EQ(segment.Read(5), Plus(InitialOf(5), -0.5f));
+}
+
+TEST(TableSegment, AWriteMakesARowWithItsInitialValue) {
+  Segment segment({});
+  const TableCounts counts = segment.Step(
+      {5, -1, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()});
+  EXPECT_EQ(counts.made, 4);
+  EXPECT_EQ(segment.segment().rows(), 4);
+  for (const int64_t key : segment.Keys())
+    EXPECT_EQ(segment.Read(key), Plus(InitialOf(key), -0.5f)) << key;
+}
+
+TEST(TableSegment, ValuesAreThoseOfAVariableWithAllKeysAsRows) {
+  const Optimizer optimizers[] = {Sgd{0.1},     Momentum{0.1, 0.9},  Adagrad{0.1},
+                                  Adam{0.01},   RowwiseAdagrad{0.1}, Ftrl{0.1},
+                                  RmsProp{0.01}};
+  for (const Optimizer& optimizer : optimizers) {
+    SCOPED_TRACE(OptimizerName(StepOf(optimizer, 0).kind));
+    constexpr int64_t kRows = 200;
+    const TableFormat format = FormatOf({}, optimizer);
+    TableSegment segment(format, 0, kTableBuckets, 0);
+    // The variable.
+    std::vector<float> values(kRows * kWidth);
+    ASSERT_TRUE(
+        FillRows(kInitial, {7, "users", Shape({kRows, kWidth})}, 0, kRows, absl::MakeSpan(values))
+            .ok());
+    ParameterBlock block;
+    block.values = absl::MakeSpan(values);
+    block.width = kWidth;
+    std::vector<std::vector<float>> slots;
+    std::vector<std::vector<int32_t>> counts;
+    for (const SlotSpec& slot : format.slots) {
+      slots.emplace_back(kRows * (slot.kind == SlotSpec::Kind::kValues ? kWidth : 1),
+                         slot.initial_value);
+      counts.emplace_back(kRows, static_cast<int32_t>(slot.initial_value));
+    }
+    for (size_t i = 0; i < slots.size(); ++i) {
+      if (format.slots[i].kind == SlotSpec::Kind::kRowCounts)
+        block.slots[i].counts = absl::MakeSpan(counts[i]);
+      else
+        block.slots[i].values = absl::MakeSpan(slots[i]);
+    }
+    Random random(3);
+    for (uint64_t entry = 1; entry <= 30; ++entry) {
+      std::set<int64_t> named;
+      while (named.size() < 40) named.insert(static_cast<int64_t>(random.Below(kRows)));
+      const std::vector<int64_t> keys(named.begin(), named.end());
+      std::vector<float> gradients(keys.size() * kWidth);
+      for (float& gradient : gradients) gradient = static_cast<float>(random.Uniform() - 0.5);
+      const OptimizerStep step = StepOf(optimizer, static_cast<int64_t>(entry));
+      ApplySparse(step, block, keys, gradients);
+      segment.ApplyGradients(KeysOf(keys), gradients.data(), step, {entry, 0});
+    }
+    for (int64_t key = 0; key < kRows; ++key) {
+      std::vector<float> row(kWidth);
+      segment.Read(KeysOf({key}), row.data());
+      EXPECT_EQ(row, std::vector<float>(values.begin() + key * kWidth,
+                                        values.begin() + (key + 1) * kWidth));
+    }
+  }
+}
+
+TEST(TableSegment, ScattersMakeRowsToo) {
+  Segment segment({});
+  const std::vector<float> tens(kWidth, 10.0f);
+  segment.segment().ApplyValues(KeysOf({1}), tens.data(), WriteOp::kScatterUpdate, {1, 0});
+  segment.segment().ApplyValues(KeysOf({2}), tens.data(), WriteOp::kScatterAdd, {2, 0});
+  EXPECT_THAT(segment.Read(1), Each(10.0f));
+  EXPECT_EQ(segment.Read(2), Plus(InitialOf(2), 10));
+}
+
+TEST(TableSegment, CountsStepsAndKeepsTheLatestTick) {
+  Segment segment({});
+  segment.Step({5}, 100);
+  segment.Step({5, 6}, 99);
+  EXPECT_EQ(segment.CountOf(5), 2u);
+  EXPECT_EQ(segment.CountOf(6), 1u);
+  EXPECT_EQ(reinterpret_cast<const RowHead*>(segment.segment().Find(KeyOf(5)))->tick, 100u);
+}
+
+// ---- admission ----------------------------------------------------------------------------------
+
+TEST(Admission, AfterSoManySteps) {
+  TableOptions options;
+  options.admission = AdmitAfter{3};
+  Segment segment(options);
+  EXPECT_EQ(segment.Step({5, 6}).waiting, 2);
+  EXPECT_EQ(segment.Step({5}).waiting, 1);
+  EXPECT_EQ(segment.segment().waiting(), 2);
+  EXPECT_EQ(segment.Step({5}).made, 1);
+  EXPECT_EQ(segment.segment().waiting(), 1);
+  // Only the step that was applied has changed the row.
+  EXPECT_EQ(segment.Read(5), Plus(InitialOf(5), -0.5f));
+  EXPECT_EQ(segment.CountOf(5), 3u);
+  EXPECT_FALSE(segment.Has(6));
+}
+
+TEST(Admission, AfterOneStepIsAtOnce) {
+  TableOptions options;
+  options.admission = AdmitAfter{1};
+  Segment segment(options);
+  EXPECT_EQ(segment.Step({5}).made, 1);
+}
+
+TEST(Admission, AFilterAdmitsNoKeyTooLateAndFewTooEarly) {
+  TableOptions options;
+  options.admission = AdmitAfter{3, 4 << 20};
+  Segment segment(options);
+  constexpr int64_t kKeys = 100'000;
+  int64_t early = 0;
+  for (int64_t key = 0; key < kKeys; ++key) {
+    early += segment.Step({key}).made;
+    early += segment.Step({key}).made;
+    segment.Step({key});
+    ASSERT_TRUE(segment.Has(key)) << key;
+  }
+  EXPECT_LT(early, kKeys / 100);
+  EXPECT_EQ(segment.segment().waiting(), 0);
+}
+
+TEST(Admission, ByChanceIsTheSameForEveryAttempt) {
+  TableOptions options;
+  options.admission = AdmitWithProbability{0.25};
+  const TableFormat format = FormatOf(options);
+  const std::vector<float> ones(kWidth, 1.0f);
+  const auto keys_of = [&](uint64_t entry) {
+    TableSegment segment(format, 0, kTableBuckets, 0);
+    std::set<int64_t> keys;
+    for (int64_t key = 0; key < 4000; ++key) {
+      if (segment.ApplyGradients(KeysOf({key}), ones.data(), StepOf(Sgd{1.0}, 0), {entry, 0}).made)
+        keys.insert(key);
+    }
+    return keys;
+  };
+  EXPECT_EQ(keys_of(1), keys_of(1));
+  EXPECT_NE(keys_of(1), keys_of(2));
+  EXPECT_NEAR(static_cast<double>(keys_of(3).size()), 1000, 100);
+}
+
+// ---- a full table -------------------------------------------------------------------------------
+
+TEST(FullTable, RefusesNewKeysAndStillTrainsTheOthers) {
+  Segment segment({}, Sgd{0.5}, /*most_rows=*/2);
+  EXPECT_EQ(segment.Step({1, 2}).refused, 0);
+  const TableCounts counts = segment.Step({1, 3});
+  EXPECT_EQ(counts.refused, 1);
+  EXPECT_FALSE(segment.Has(3));
+  EXPECT_EQ(segment.CountOf(1), 2u);
+}
+
+TEST(FullTable, EvictsTheLeastUsedDownTo95Percent) {
+  TableOptions options;
+  options.eviction = EvictLeastUsed{};
+  Segment segment(options, Sgd{0.5}, /*most_rows=*/40);
+  for (int64_t key = 0; key < 40; ++key) {
+    for (int64_t step = 0; step <= key; ++step) segment.Step({key});
+  }
+  const TableCounts counts = segment.Step({100});
+  EXPECT_EQ(counts.evicted, 2);
+  EXPECT_EQ(counts.made, 1);
+  EXPECT_FALSE(segment.Has(0));
+  EXPECT_FALSE(segment.Has(1));
+  EXPECT_TRUE(segment.Has(2));
+  EXPECT_TRUE(segment.Has(100));
+}
+
+TEST(FullTable, EvictsTheLeastRecent) {
+  TableOptions options;
+  options.eviction = EvictLeastRecent{};
+  Segment segment(options, Sgd{0.5}, /*most_rows=*/20);
+  for (int64_t key = 0; key < 20; ++key) segment.Step({key}, static_cast<uint32_t>(50 - key));
+  EXPECT_EQ(segment.Step({100}, 60).evicted, 1);
+  EXPECT_FALSE(segment.Has(19));
+  EXPECT_EQ(segment.segment().rows(), 20);
+}
+
+// ---- eviction -----------------------------------------------------------------------------------
+
+TEST(Eviction, OfUnusedRowsAndCounts) {
+  TableOptions options;
+  options.admission = AdmitAfter{2};
+  options.eviction = EvictUnusedFor{absl::Minutes(10)};
+  Segment segment(options);
+  segment.Step({1, 2, 3}, 100);
+  segment.Step({1, 2}, 105);
+  EXPECT_EQ(segment.segment().Evict(0, kTableBuckets, 109).evicted, 0);
+  EXPECT_EQ(segment.segment().waiting(), 1);
+  EXPECT_EQ(segment.segment().Evict(0, kTableBuckets, 110).evicted, 0);
+  EXPECT_EQ(segment.segment().waiting(), 0);
+  segment.Step({2}, 110);
+  EXPECT_EQ(segment.segment().Evict(0, kTableBuckets, 115).evicted, 1);
+  EXPECT_THAT(segment.Keys(), ElementsAre(2));
+  // It begins anew.
+  EXPECT_EQ(segment.Step({1}, 115).waiting, 1);
+  EXPECT_EQ(segment.Read(1), InitialOf(1));
+}
+
+TEST(Eviction, ByNormWithinTheBuckets) {
+  TableOptions options;
+  options.eviction = EvictBelowNorm{1.0f};
+  Segment segment(options);
+  const std::vector<float> small(kWidth, 0.1f), large(kWidth, 2.0f);
+  for (int64_t key = 0; key < 100; ++key)
+    segment.segment().ApplyValues(KeysOf({key}), key % 2 == 0 ? small.data() : large.data(),
+                                  WriteOp::kScatterUpdate, {1, 0});
+  int64_t evicted = segment.segment().Evict(0, kTableBuckets / 2, 0).evicted;
+  for (const int64_t key : segment.Keys())
+    EXPECT_TRUE(key % 2 == 1 || BucketOf(MixKey(key)) >= kTableBuckets / 2) << key;
+  evicted += segment.segment().Evict(kTableBuckets / 2, kTableBuckets, 0).evicted;
+  EXPECT_EQ(evicted, 50);
+}
+
+// ---- memory -------------------------------------------------------------------------------------
+
+TEST(TableSegment, HoldsWhatAMapHolds) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    TableOptions options;
+    options.eviction = EvictUnusedFor{absl::Minutes(5)};
+    Segment segment(options, Adagrad{0.1});
+    std::map<int64_t, uint32_t> ticks;
+    for (uint32_t tick = 1; tick < 200; ++tick) {
+      const int64_t key = static_cast<int64_t>(random.Below(60)) << 48;
+      segment.Step({key}, tick);
+      ticks[key] = tick;
+      if (!random.Chance(0.2)) continue;
+      segment.segment().Evict(0, kTableBuckets, tick);
+      for (auto it = ticks.begin(); it != ticks.end();)
+        it = tick - it->second >= 5 ? ticks.erase(it) : std::next(it);
+    }
+    std::set<int64_t> keys;
+    for (const auto& [key, tick] : ticks) keys.insert(key);
+    EXPECT_EQ(segment.Keys(), keys);
+  }
+}
+
+TEST(TableSegment, UsesFreedRowsAgain) {
+  TableOptions options;
+  options.eviction = EvictUnusedFor{absl::Minutes(1)};
+  Segment segment(options);
+  std::vector<int64_t> keys(1000);
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(i);
+  segment.Step(keys, 0);
+  const int64_t bytes = segment.segment().bytes();
+  for (uint32_t tick = 1; tick < 20; ++tick) {
+    segment.segment().Evict(0, kTableBuckets, tick);
+    for (int64_t& key : keys) key += 1000;
+    segment.Step(keys, tick);
+  }
+  EXPECT_EQ(segment.segment().rows(), 1000);
+  EXPECT_EQ(segment.segment().bytes(), bytes);
+}
+
+TEST(TableSegment, ARestoredOneGoesOnAsTheOtherDoes) {
+  TableOptions options;
+  options.admission = AdmitAfter{2};
+  Segment first(options, Adam{0.01}), second(options, Adam{0.01});
+  first.Step({1, 2, 3}, 4);
+  first.Step({1, 2}, 5);
+  const RowSlabs& rows = first.segment().slabs();
+  for (uint32_t row = 0; row < rows.end(); ++row) {
+    const char* const at = rows.at(row);
+    const auto* const values = reinterpret_cast<const float*>(at + TableFormat::kValuesAt);
+    std::vector<absl::Span<const char>> slots;
+    for (size_t i = 0; i < first.format().slots.size(); ++i) {
+      const int64_t from = first.format().slots_at[i];
+      const int64_t end = i + 1 < first.format().slots.size() ? first.format().slots_at[i + 1]
+                                                              : first.format().row_bytes;
+      const int64_t bytes =
+          first.format().slots[i].kind == SlotSpec::Kind::kValues ? kWidth * 4 : 4;
+      ASSERT_LE(from + bytes, end);
+      slots.push_back(absl::MakeConstSpan(at + from, static_cast<size_t>(bytes)));
+    }
+    ASSERT_TRUE(second.segment().Restore(KeyOf(rows.head(row).key), rows.head(row),
+                                         absl::MakeConstSpan(values, kWidth), slots));
+  }
+  const RowSlabs& waiting = first.segment().waiting_slabs();
+  for (uint32_t row = 0; row < waiting.end(); ++row) {
+    if (waiting.is_free(row)) continue;
+    ASSERT_TRUE(second.segment().RestoreWaiting(KeyOf(waiting.head(row).key), waiting.head(row)));
+  }
+  for (Segment* segment : {&first, &second}) segment->Step({1, 2, 3}, 6);
+  for (const int64_t key : {1, 2, 3}) {
+    EXPECT_EQ(first.Read(key), second.Read(key));
+    EXPECT_EQ(first.CountOf(key), second.CountOf(key));
+  }
+}
+
+}  // namespace
+}  // namespace divvy

@@ -1,0 +1,75 @@
+// The rules of a dynamic table: which keys get a row, and which lose it.
+#ifndef DIVVY_VARIABLES_TABLE_OPTIONS_H_
+#define DIVVY_VARIABLES_TABLE_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace divvy {
+
+// ---- admission ----------------------------------------------------------------------------------
+
+// A key gets its row from the first finished step that writes to it.
+struct AdmitAlways {};
+// A key gets its row from the step'th finished step that names it. The gradients of the steps
+// before that one are dropped.
+struct AdmitAfter {
+  // at least 1
+  int64_t steps = 2;
+  // 0: the counts are exact, at 28 bytes for each key that waits. Otherwise a counting Bloom filter
+  // of this size for the whole table, at least 1 MiB: keys that collide are admitted too early, and
+  // no key too late. `steps` is at most 255 then.
+  int64_t counter_bytes = 0;
+};
+// Each finished step that names a key without a row gives it one with this probability, in (0, 1].
+// The draw follows from the table's seed, the key and the step's id, so every attempt of the step
+// draws the same.
+struct AdmitWithProbability {
+  double probability = 1;
+};
+using Admission = std::variant<AdmitAlways, AdmitAfter, AdmitWithProbability>;
+
+// ---- eviction -----------------------------------------------------------------------------------
+
+struct EvictNever {};
+// Rows that no finished step has named for so long. In whole minutes, at least one.
+struct EvictUnusedFor {
+  absl::Duration duration;
+};
+// Rows whose values have a smaller Euclidean norm.
+struct EvictBelowNorm {
+  float norm = 0;
+};
+// When the table is full: the rows that the fewest steps have named, until 95 % are left.
+struct EvictLeastUsed {};
+// When the table is full: the rows that no step has named for the longest time, until 95 % are
+// left.
+struct EvictLeastRecent {};
+using Eviction =
+    std::variant<EvictNever, EvictUnusedFor, EvictBelowNorm, EvictLeastUsed, EvictLeastRecent>;
+
+// ---- the table ----------------------------------------------------------------------------------
+
+struct TableOptions {
+  Admission admission;
+  Eviction eviction;
+  // What a read of a key without a row gives: the initial value that its row would have, or zeros.
+  enum class Absent : uint8_t { kInitialValue, kZeros } absent = Absent::kInitialValue;
+  // What becomes of a new key when the table is full. kRefuseRows: it gets no row, and is counted.
+  // kFail: the step fails with ResourceExhausted.
+  enum class Full : uint8_t { kRefuseRows, kFail } full = Full::kRefuseRows;
+  // The most rows of the table; 0: no limit. Each part of the table has its share, by its buckets.
+  int64_t max_rows = 0;
+};
+
+// InvalidArgument, naming the option and the fix: a number outside its range, as described above;
+// or EvictLeastUsed or EvictLeastRecent without max_rows. Pure.
+absl::Status Validate(const TableOptions& options);
+
+}  // namespace divvy
+
+#endif  // DIVVY_VARIABLES_TABLE_OPTIONS_H_
