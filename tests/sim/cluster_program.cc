@@ -278,7 +278,12 @@ std::vector<Cluster::Declaration> Cluster::Declarations() const {
   if (config_.assigning_steps)
     all.push_back({{"assigned", AssignedShape(), Zeros(), {}, DType::kInt64}});
   if (config_.cells) all.push_back({{kCellsName, {kCells}, Zeros(), {}, DType::kInt64}});
-  if (config_.slots_on_demand) all.push_back({{"late", {4}, Zeros()}});
+  if (config_.slots_on_demand) {
+    // Its gradients are small integers, which each format holds exactly.
+    VariableSpec late{"late", {4}, Zeros()};
+    late.wire = config_.late_wire;
+    all.push_back({std::move(late)});
+  }
   if (config_.colocated)
     all.push_back({{kNear, {2}, Zeros(), {}, DType::kInt64}, Colocation{kNearTo, 0}});
   return all;

@@ -48,6 +48,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/failpoint.h"
+#include "variables/variable_spec.h"
 
 namespace divvy::sim {
 
@@ -138,6 +139,8 @@ struct SimConfig {
   bool create_at_cuts = false;
   // Steps use optimizers that the variable was not created with.
   bool slots_on_demand = false;
+  // of the variable whose slots these are
+  WireFormat late_wire = WireFormat::kExact;
   // Now and then a lost parameter server is lost again each time it loads, for a random number of
   // times or until the job has ended.
   bool die_loading = false;

@@ -51,6 +51,14 @@ void DrawMore(SimConfig& config) {
   config.reads_fail = config.disk_faults && random.Chance(0.5);
 }
 
+// How the gradients of "late" travel.
+void DrawWire(SimConfig& config) {
+  Random random(MixSeeds(config.seed, 51));
+  constexpr WireFormat kFormats[] = {WireFormat::kExact, WireFormat::kBFloat16,
+                                     WireFormat::kBFloat16Random};
+  config.late_wire = kFormats[random.Below(3)];
+}
+
 // GPUs that fail.
 void DrawDevices(SimConfig& config) {
   Random random(MixSeeds(config.seed, 50));
@@ -156,6 +164,7 @@ SimConfig ConfigOf(uint64_t seed) {
   DrawLimits(config);
   DrawMore(config);
   DrawDevices(config);
+  DrawWire(config);
   DrawLiar(config);
   return config;
 }
