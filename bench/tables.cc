@@ -5,6 +5,7 @@
 // that has all keys as rows, so without an index. Then the memory of a row beyond its value and
 // slots, and the longest time that one commit takes in a segment while the table grows.
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -14,7 +15,6 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "base/clock.h"
 #include "base/random.h"
 #include "bench/rounds.h"
@@ -89,9 +89,10 @@ class Variable {
 absl::Duration Apply(TableShard& table, const std::vector<TableKey>& keys,
                      const std::vector<float>& gradients) {
   const OptimizerStep step = StepOf(kOptimizer, 0);
+  const std::vector<TableShard::Piece> pieces = table.PiecesOf(keys);
   absl::Duration longest;
   absl::Duration before = Clock::Real().Elapsed();
-  for (const TableShard::Piece& piece : table.PiecesOf(keys)) {
+  for (const TableShard::Piece& piece : pieces) {
     table.ApplyGradients(piece, keys, gradients.data(), step, {1, 1});
     const absl::Duration now = Clock::Real().Elapsed();
     longest = std::max(longest, now - before);

@@ -59,7 +59,7 @@ template <typename Law>
 void FillRandom(uint64_t key, const Block& block, absl::Span<float> out, Law law) {
   float* element = out.data();
   for (int64_t i = 0; i < block.count; ++i) {
-    // A key of a table may be the largest number.
+    // first + count overflows for the largest key of a table.
     const auto row = static_cast<uint64_t>(block.first) + static_cast<uint64_t>(i);
     for (int64_t column = 0; column < block.width; column += 4) {
       const std::array<uint32_t, 4> words = Philox4x32(key, row, column / 4);

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -8,6 +10,7 @@
 #include "base/random.h"
 #include "gtest/gtest.h"
 #include "initializers/initializer.h"
+#include "initializers/key_row.h"
 #include "initializers/normal.h"
 
 namespace divvy {
@@ -312,6 +315,46 @@ TEST(InitializerTest, RefusesRowsAndRoomThatDoNotFit) {
   EXPECT_EQ(FillRows(Zeros(), context, 0, 1, absl::MakeSpan(four)).message(),
             "room for 4 elements, 2 wanted");
   EXPECT_FALSE(InitialRows(Zeros(), context, DType::kInt8, 4, 1).ok());
+}
+
+// ---- rows of keys -------------------------------------------------------------------------------
+
+TEST(KeyRowTest, AKeyHasTheBitsOfTheRowWithItsNumber) {
+  constexpr int64_t kRows = 9, kWidth = 6;
+  const InitializerContext context{5, "users", Shape({kRows, kWidth})};
+  for (const Initializer& initializer :
+       {Initializer(Constant{2}), Initializer(RandomUniform{-1, 2}),
+        Initializer(RandomNormal{1, 2}), Initializer(TruncatedNormal{0, 3})}) {
+    ASSERT_TRUE(EvaluatedPerKey(initializer));
+    std::vector<float> rows(kRows * kWidth);
+    ASSERT_TRUE(FillRows(initializer, context, 0, kRows, absl::MakeSpan(rows)).ok());
+    for (int64_t key = 0; key < kRows; ++key) {
+      std::vector<float> row(kWidth);
+      FillKeyRow(initializer, context, key, absl::MakeSpan(row));
+      EXPECT_EQ(row,
+                std::vector<float>(rows.begin() + key * kWidth, rows.begin() + (key + 1) * kWidth));
+    }
+  }
+}
+
+TEST(KeyRowTest, AnyNumberIsAKey) {
+  const InitializerContext context{5, "users", Shape({1, 4})};
+  const uint64_t seed = MixSeeds(5, HashText("users"));
+  for (const int64_t key :
+       {int64_t{-1}, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()}) {
+    std::vector<float> row(4);
+    FillKeyRow(RandomUniform{0, 1}, context, key, absl::MakeSpan(row));
+    const auto words = Philox4x32(seed, static_cast<uint64_t>(key), 0);
+    for (size_t i = 0; i < row.size(); ++i)
+      EXPECT_FLOAT_EQ(row[i], static_cast<float>((words[i] + 0.5) * 0x1.0p-32)) << key;
+  }
+}
+
+TEST(KeyRowTest, WhatDependsOnTheShapeIsNotEvaluatedPerKey) {
+  EXPECT_FALSE(EvaluatedPerKey(GlorotUniform()));
+  EXPECT_FALSE(EvaluatedPerKey(Identity{}));
+  EXPECT_FALSE(EvaluatedPerKey(Orthogonal{}));
+  EXPECT_FALSE(EvaluatedPerKey(FromRows{}));
 }
 
 }  // namespace

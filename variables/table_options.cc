@@ -9,13 +9,12 @@
 namespace divvy {
 namespace {
 
-constexpr int64_t kLeastCounterBytes = int64_t{1} << 20;
+constexpr int64_t kLeastCounterBytes = int64_t{1} << 20, kMostSteps = int64_t{1} << 31;
 
-absl::Status Check(const AdmitAlways&) { return absl::OkStatus(); }
 absl::Status Check(const AdmitAfter& rule) {
-  if (rule.steps < 1)
-    return absl::InvalidArgumentError(
-        absl::StrCat("AdmitAfter: steps is ", rule.steps, ", and must be at least 1"));
+  if (rule.steps < 1 || rule.steps > kMostSteps)
+    return absl::InvalidArgumentError(absl::StrCat(
+        "AdmitAfter: steps is ", rule.steps, ", and must be at least 1 and at most ", kMostSteps));
   if (rule.counter_bytes == 0) return absl::OkStatus();
   if (rule.counter_bytes < kLeastCounterBytes)
     return absl::InvalidArgumentError(absl::StrCat("AdmitAfter: counter_bytes is ",
@@ -35,15 +34,18 @@ absl::Status Check(const AdmitWithProbability& rule) {
 }
 
 absl::Status Check(const EvictUnusedFor& rule) {
-  if (rule.duration >= absl::Minutes(1)) return absl::OkStatus();
+  if (rule.duration >= absl::Minutes(1) &&
+      absl::Trunc(rule.duration, absl::Minutes(1)) == rule.duration)
+    return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("EvictUnusedFor: the duration is ", absl::FormatDuration(rule.duration),
-                   ", and must be at least 1 minute: rows are dated by the minute"));
+                   ", and must be at least 1 minute, and whole minutes: rows are dated by the "
+                   "minute"));
 }
 absl::Status Check(const EvictBelowNorm& rule) {
   if (rule.norm > 0 && std::isfinite(rule.norm)) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("EvictBelowNorm: the norm is ", rule.norm, ", and must be above 0"));
+      absl::StrCat("EvictBelowNorm: the norm is ", rule.norm, ", and must be above 0 and finite"));
 }
 template <typename Rule>
 absl::Status Check(const Rule&) {

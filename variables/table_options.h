@@ -15,14 +15,16 @@ namespace divvy {
 
 // A key gets its row from the first finished step that writes to it.
 struct AdmitAlways {};
-// A key gets its row from the step'th finished step that names it. The gradients of the steps
-// before that one are dropped.
+// A key gets its row from the finished step number `steps` that names it. The gradients of the
+// steps before that one are dropped.
 struct AdmitAfter {
-  // at least 1
+  // at least 1, at most 2^31
   int64_t steps = 2;
-  // 0: the counts are exact, at 28 bytes for each key that waits. Otherwise a counting Bloom filter
-  // of this size for the whole table, at least 1 MiB: keys that collide are admitted too early, and
-  // no key too late. `steps` is at most 255 then.
+  // 0: the counts are exact, at about 26 bytes for each key that waits. max_rows does not limit
+  // them; EvictUnusedFor forgets them as it forgets rows. Otherwise a counting Bloom filter of this
+  // size for the whole table, at least 1 MiB, rounded down to a multiple of 64 KiB. Keys that
+  // collide in it are admitted too early, and no key too late. Its counters never fall, so an
+  // evicted key returns with the next step that names it. `steps` is at most 255 then.
   int64_t counter_bytes = 0;
 };
 // Each finished step that names a key without a row gives it one with this probability, in (0, 1].
@@ -44,10 +46,12 @@ struct EvictUnusedFor {
 struct EvictBelowNorm {
   float norm = 0;
 };
-// When the table is full: the rows that the fewest steps have named, until 95 % are left.
+// These two act where a step makes a row in a full table: 5 % of the rows of neighbouring buckets
+// go, but none that the step itself names. So which rows go depends on the order of the steps, and
+// on how the table is cut. EvictLeastUsed: the rows that the fewest steps have named, of these the
+// least recent ones.
 struct EvictLeastUsed {};
-// When the table is full: the rows that no step has named for the longest time, until 95 % are
-// left.
+// The rows that no step has named for the longest time, of these the least used ones.
 struct EvictLeastRecent {};
 using Eviction =
     std::variant<EvictNever, EvictUnusedFor, EvictBelowNorm, EvictLeastUsed, EvictLeastRecent>;
@@ -59,10 +63,8 @@ struct TableOptions {
   Eviction eviction;
   // What a read of a key without a row gives: the initial value that its row would have, or zeros.
   enum class Absent : uint8_t { kInitialValue, kZeros } absent = Absent::kInitialValue;
-  // What becomes of a new key when the table is full. kRefuseRows: it gets no row, and is counted.
-  // kFail: the step fails with ResourceExhausted.
-  enum class Full : uint8_t { kRefuseRows, kFail } full = Full::kRefuseRows;
   // The most rows of the table; 0: no limit. Each part of the table has its share, by its buckets.
+  // A new key that meets a full part gets no row if its eviction makes no room, and is counted.
   int64_t max_rows = 0;
 };
 

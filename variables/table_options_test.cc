@@ -44,6 +44,11 @@ TEST(TableOptions, EachBadOneNamesTheFix) {
   EXPECT_THAT(ErrorOf(With(AdmitWithProbability{std::numeric_limits<double>::quiet_NaN()})),
               HasSubstr("above 0 and at most 1"));
   EXPECT_THAT(ErrorOf(With(EvictUnusedFor{absl::Seconds(59)})), HasSubstr("at least 1 minute"));
+  EXPECT_THAT(ErrorOf(With(EvictUnusedFor{absl::Seconds(90)})), HasSubstr("whole minutes"));
+  EXPECT_THAT(ErrorOf(With(EvictBelowNorm{std::numeric_limits<float>::infinity()})),
+              HasSubstr("finite"));
+  EXPECT_THAT(ErrorOf(With(AdmitAfter{std::numeric_limits<int64_t>::max()})),
+              HasSubstr("at most 2147483648"));
   EXPECT_THAT(ErrorOf(With(EvictBelowNorm{0})), HasSubstr("must be above 0"));
   EXPECT_THAT(ErrorOf(With(EvictLeastUsed{})), HasSubstr("set max_rows"));
   EXPECT_THAT(ErrorOf(With(EvictLeastRecent{})), HasSubstr("set max_rows"));

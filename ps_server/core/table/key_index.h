@@ -3,6 +3,7 @@
 #define DIVVY_PS_SERVER_CORE_TABLE_KEY_INDEX_H_
 
 #include <algorithm>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -47,7 +48,10 @@ class KeyIndex {
   // REQUIRES: the key is in the index, with this row.
   void Erase(uint64_t mixed, uint32_t row) {
     size_t hole = HomeOf(TagOf(mixed));
-    while (entries_[hole].row != row) hole = Behind(hole);
+    while (entries_[hole].row != row) {
+      assert(entries_[hole].row != kNone);
+      hole = Behind(hole);
+    }
     for (size_t at = Behind(hole); entries_[at].row != kNone; at = Behind(at)) {
       // An entry may not come to lie before its home.
       if (Distance(HomeOf(entries_[at].tag), at) < Distance(hole, at)) continue;

@@ -2,21 +2,22 @@
 #ifndef DIVVY_PS_SERVER_CORE_TABLE_ROW_SLABS_H_
 #define DIVVY_PS_SERVER_CORE_TABLE_ROW_SLABS_H_
 
+#include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <memory>
 #include <new>
+#include <utility>
 #include <vector>
 
 namespace divvy {
 
-// What a row has in front of its values. The row's place in the table's index follows from the key.
+// What a row has in front of its values.
 struct RowHead {
   int64_t key = 0;
-  // Finished steps that named the key since the row began.
+  // Finished steps that named the key since its row, or the count before it, began.
   uint32_t count = 0;
-  // The tick of the last of them, in minutes. kFreeTick: the row is free.
+  // The latest tick of these steps, in minutes, below kFreeTick. kFreeTick: the row is free.
   uint32_t tick = 0;
 };
 constexpr uint32_t kFreeTick = std::numeric_limits<uint32_t>::max();
@@ -61,14 +62,7 @@ class RowSlabs {
   int64_t rows() const { return rows_; }
   // Every row in use is below it.
   uint32_t end() const { return end_; }
-  int64_t bytes() const { return static_cast<int64_t>(slabs_.size()) * slab_bytes(); }
-
-  // Slabs are copied whole while a checkpoint is written.
-  size_t slabs() const { return slabs_.size(); }
-  size_t slab_of(uint32_t row) const { return row >> shift_; }
-  uint32_t rows_per_slab() const { return uint32_t{1} << shift_; }
-  int64_t slab_bytes() const { return row_bytes_ << shift_; }
-  const char* slab(size_t slab) const { return slabs_[slab].get(); }
+  int64_t bytes() const { return static_cast<int64_t>(slabs_.size()) * SlabBytes(); }
 
  private:
   static constexpr std::align_val_t kAlignment{64};
@@ -76,20 +70,22 @@ class RowSlabs {
     void operator()(char* slab) const { operator delete(slab, kAlignment); }
   };
 
-  // A slab has about 8 KiB. So little is unused, and little is copied for one row that changes.
+  // A slab has about 8 KiB, so that little is unused.
   static int ShiftFor(int64_t row_bytes) {
     constexpr int64_t kSlabBytes = 8 << 10;
     int shift = 3;
     while (row_bytes << (shift + 1) <= kSlabBytes) ++shift;
     return shift;
   }
-  uint32_t Mask() const { return rows_per_slab() - 1; }
+  uint32_t RowsOfSlab() const { return uint32_t{1} << shift_; }
+  int64_t SlabBytes() const { return row_bytes_ << shift_; }
+  uint32_t Mask() const { return RowsOfSlab() - 1; }
   bool AddSlab() {
-    if (end_ > kNoRow - rows_per_slab()) return false;
-    auto* const slab = static_cast<char*>(operator new(static_cast<size_t>(slab_bytes()),
-                                                       kAlignment, std::nothrow));
+    if (end_ > kNoRow - RowsOfSlab()) return false;
+    std::unique_ptr<char, Delete> slab(static_cast<char*>(operator new(
+        static_cast<size_t>(SlabBytes()), kAlignment, std::nothrow)));
     if (slab == nullptr) return false;
-    slabs_.emplace_back(slab);
+    slabs_.push_back(std::move(slab));
     return true;
   }
 

@@ -43,15 +43,21 @@ uint32_t Increased(uint32_t count) {
   return count < std::numeric_limits<uint32_t>::max() ? count + 1 : count;
 }
 
-// The places of a key's counters among the `size` of its bucket.
+// The places of a key's counters among the `size` of its bucket. They differ. REQUIRES: size >= 3.
 constexpr int kCountersOfKey = 3;
 std::array<int64_t, kCountersOfKey> CountersOf(uint64_t mixed, int64_t size) {
-  const uint64_t start = mixed >> 16, stride = (mixed >> 40) | 1;
+  const auto counters = static_cast<uint64_t>(size);
+  const uint64_t start = mixed >> 16, stride = 1 + (mixed >> 40) % ((counters - 1) / 2);
   std::array<int64_t, kCountersOfKey> places;
   for (size_t i = 0; i < places.size(); ++i)
-    places[i] = static_cast<int64_t>((start + i * stride) % static_cast<uint64_t>(size));
+    places[i] = static_cast<int64_t>((start + i * stride) % counters);
   return places;
 }
+
+// A tick as a row keeps it.
+uint32_t Kept(uint32_t tick) { return std::min(tick, kFreeTick - 1); }
+
+uint64_t Ranked(uint32_t first, uint32_t second) { return uint64_t{first} << 32 | second; }
 
 }  // namespace
 
@@ -87,11 +93,11 @@ int64_t TableFormat::BytesOf(const std::vector<SlotSpec>& slots, int64_t width) 
 // ---- reading ------------------------------------------------------------------------------------
 
 TableSegment::TableSegment(const TableFormat& format, int64_t first_bucket, int64_t end_bucket,
-                           int64_t most_rows)
+                           RowLimit& limit)
     : format_(format),
       first_bucket_(first_bucket),
       end_bucket_(end_bucket),
-      most_rows_(most_rows),
+      limit_(limit),
       rows_(format.row_bytes),
       counters_(sizeof(RowHead)) {}
 
@@ -138,17 +144,24 @@ void TableSegment::Read(absl::Span<const TableKey> keys, float* out) const {
 
 // ---- admission ----------------------------------------------------------------------------------
 
+uint32_t TableSegment::CounterOf(const TableKey& key) const {
+  return counter_index_.Find(key.mixed,
+                             [&](uint32_t row) { return counters_.head(row).key == key.key; });
+}
+
+void TableSegment::ForgetCounter(const TableKey& key) {
+  const uint32_t counter = CounterOf(key);
+  if (counter == kNoRow) return;
+  counter_index_.Erase(key.mixed, counter);
+  counters_.Free(counter);
+}
+
+// The counter of a key that is admitted stays until its row is made.
 bool TableSegment::AdmitsByCounter(const TableKey& key, int64_t steps, uint32_t tick,
-                                   uint32_t& count) {
-  uint32_t counter = counter_index_.Find(
-      key.mixed, [&](uint32_t row) { return counters_.head(row).key == key.key; });
-  count = counter == kNoRow ? 0 : counters_.head(counter).count;
-  if (int64_t{count} + 1 >= steps) {
-    if (counter == kNoRow) return true;
-    counter_index_.Erase(key.mixed, counter);
-    counters_.Free(counter);
-    return true;
-  }
+                                   RowHead& before) {
+  uint32_t counter = CounterOf(key);
+  if (counter != kNoRow) before = counters_.head(counter);
+  if (int64_t{before.count} + 1 >= steps) return true;
   if (counter == kNoRow) {
     counter = counters_.Take();
     if (counter == kNoRow) return false;
@@ -156,20 +169,20 @@ bool TableSegment::AdmitsByCounter(const TableKey& key, int64_t steps, uint32_t 
     counter_index_.Insert(key.mixed, counter);
   }
   RowHead& head = counters_.head(counter);
-  head.count = count + 1;
-  head.tick = std::max(head.tick, tick);
+  head.count = before.count + 1;
+  head.tick = std::max(head.tick, Kept(tick));
   return false;
 }
 
 // Counters are of buckets, so what they say does not depend on how the table is cut.
-bool TableSegment::AdmitsByFilter(const TableKey& key, const AdmitAfter& rule, uint32_t& count) {
+bool TableSegment::AdmitsByFilter(const TableKey& key, const AdmitAfter& rule, RowHead& before) {
   const int64_t size = rule.counter_bytes / kTableBuckets;
   if (filter_.empty()) filter_.resize(static_cast<size_t>((end_bucket_ - first_bucket_) * size));
   uint8_t* const counters = filter_.data() + (BucketOf(key.mixed) - first_bucket_) * size;
   const std::array<int64_t, kCountersOfKey> places = CountersOf(key.mixed, size);
   uint8_t least = std::numeric_limits<uint8_t>::max();
   for (const int64_t place : places) least = std::min(least, counters[place]);
-  count = least;
+  before.count = least;
   if (int64_t{least} + 1 >= rule.steps) return true;
   // Only the lowest ones count, so that colliding keys disturb each other less.
   for (const int64_t place : places) {
@@ -186,11 +199,11 @@ bool TableSegment::AdmitsByChance(const TableKey& key, double probability, uint6
   return (drawn + 0.5) * 0x1.0p-32 < probability;
 }
 
-bool TableSegment::Admits(const TableKey& key, const TableStamp& stamp, uint32_t& count) {
+bool TableSegment::Admits(const TableKey& key, const TableStamp& stamp, RowHead& before) {
   const Admission& admission = format_.options.admission;
   if (const auto* after = std::get_if<AdmitAfter>(&admission)) {
-    return after->counter_bytes > 0 ? AdmitsByFilter(key, *after, count)
-                                    : AdmitsByCounter(key, after->steps, stamp.tick, count);
+    return after->counter_bytes > 0 ? AdmitsByFilter(key, *after, before)
+                                    : AdmitsByCounter(key, after->steps, stamp.tick, before);
   }
   if (const auto* chance = std::get_if<AdmitWithProbability>(&admission))
     return AdmitsByChance(key, chance->probability, stamp.entry);
@@ -214,34 +227,40 @@ uint32_t TableSegment::Make(const TableKey& key) {
 void TableSegment::Remove(uint32_t row) {
   index_.Erase(MixKey(rows_.head(row).key), row);
   rows_.Free(row);
+  limit_.GiveBack();
 }
 
-// Whether one more row may be made.
-bool TableSegment::MakeRoom(TableCounts& counts) {
-  if (most_rows_ == 0 || rows_.rows() < most_rows_) return true;
+bool TableSegment::MakeRoom(absl::Span<const TableKey> named, TableCounts& counts) {
+  if (limit_.Take()) return true;
   const Eviction& eviction = format_.options.eviction;
   if (std::holds_alternative<EvictLeastUsed>(eviction))
-    counts.evicted += RemoveLeast([](const RowHead& head) { return uint64_t{head.count}; });
+    counts.evicted +=
+        RemoveLeast(named, [](const RowHead& head) { return Ranked(head.count, head.tick); });
   if (std::holds_alternative<EvictLeastRecent>(eviction))
-    counts.evicted += RemoveLeast([](const RowHead& head) { return uint64_t{head.tick}; });
-  return rows_.rows() < most_rows_;
+    counts.evicted +=
+        RemoveLeast(named, [](const RowHead& head) { return Ranked(head.tick, head.count); });
+  return limit_.Take();
 }
 
-uint32_t TableSegment::RowToWrite(const TableKey& key, const TableStamp& stamp,
-                                  TableCounts& counts) {
+uint32_t TableSegment::RowToWrite(const TableKey& key, absl::Span<const TableKey> named,
+                                  const TableStamp& stamp, TableCounts& counts) {
   if (const uint32_t row = RowOf(key); row != kNoRow) return row;
-  uint32_t count = 0;
-  if (!Admits(key, stamp, count)) {
+  RowHead before;
+  if (!Admits(key, stamp, before)) {
     ++counts.waiting;
     return kNoRow;
   }
-  const uint32_t row = MakeRoom(counts) ? Make(key) : kNoRow;
+  const bool has_room = MakeRoom(named, counts);
+  const uint32_t row = has_room ? Make(key) : kNoRow;
   if (row == kNoRow) {
+    if (has_room) limit_.GiveBack();
     ++counts.refused;
     return kNoRow;
   }
   ++counts.made;
-  rows_.head(row).count = count;
+  rows_.head(row).count = before.count;
+  rows_.head(row).tick = before.tick;
+  ForgetCounter(key);
   return row;
 }
 
@@ -253,11 +272,11 @@ TableCounts TableSegment::Write(absl::Span<const TableKey> keys, const TableStam
     const absl::Span<const TableKey> group = keys.subspan(begin, kTogether);
     Prefetch(group);
     for (size_t i = 0; i < group.size(); ++i) {
-      const uint32_t row = RowToWrite(group[i], stamp, counts);
+      const uint32_t row = RowToWrite(group[i], keys, stamp, counts);
       if (row == kNoRow) continue;
       RowHead& head = rows_.head(row);
       head.count = Increased(head.count);
-      head.tick = std::max(head.tick, stamp.tick);
+      head.tick = std::max(head.tick, Kept(stamp.tick));
       change(row, begin + i);
     }
   }
@@ -297,9 +316,8 @@ TableCounts TableSegment::ApplyGradients(absl::Span<const TableKey> keys, const 
 TableCounts TableSegment::ApplyValues(absl::Span<const TableKey> keys, const float* values,
                                       WriteOp op, const TableStamp& stamp) {
   return Write(keys, stamp, [&](uint32_t row, size_t i) {
-    ApplyElements(op, DType::kFloat32, reinterpret_cast<char*>(this->values(row)),
-                  reinterpret_cast<const char*>(values + i * static_cast<size_t>(format_.width)),
-                  format_.width);
+    ApplyElements(op, DType::kFloat32, this->values(row),
+                  values + i * static_cast<size_t>(format_.width), format_.width);
   });
 }
 
@@ -318,15 +336,20 @@ int64_t TableSegment::RemoveIf(int64_t first, int64_t end,
   return removed;
 }
 
-// Leaves 95 % of the most rows. Of rows with the same rank, those with the smaller mixed key go.
-int64_t TableSegment::RemoveLeast(absl::FunctionRef<uint64_t(const RowHead&)> rank) {
+// Removes 5 % of the segment's rows, at least one. Of rows with the same rank, those with the
+// smaller mixed key go.
+int64_t TableSegment::RemoveLeast(absl::Span<const TableKey> named,
+                                  absl::FunctionRef<uint64_t(const RowHead&)> rank) {
+  std::vector<uint32_t> kept;
+  for (const TableKey& key : named) kept.push_back(RowOf(key));
+  std::sort(kept.begin(), kept.end());
   std::vector<std::tuple<uint64_t, uint64_t, uint32_t>> rows;
   for (uint32_t row = 0; row < rows_.end(); ++row) {
-    if (!rows_.is_free(row))
+    if (!rows_.is_free(row) && !std::binary_search(kept.begin(), kept.end(), row))
       rows.emplace_back(rank(rows_.head(row)), MixKey(rows_.head(row).key), row);
   }
-  const int64_t kept = most_rows_ - std::max<int64_t>(1, most_rows_ / 20),
-                over = std::max<int64_t>(0, static_cast<int64_t>(rows.size()) - kept);
+  const int64_t over =
+      std::min<int64_t>(static_cast<int64_t>(rows.size()), std::max<int64_t>(1, rows_.rows() / 20));
   std::nth_element(rows.begin(), rows.begin() + over, rows.end());
   for (int64_t i = 0; i < over; ++i) Remove(std::get<2>(rows[static_cast<size_t>(i)]));
   return over;
@@ -368,7 +391,8 @@ bool TableSegment::Restore(const TableKey& key, const RowHead& head, absl::Span<
                            absl::Span<const absl::Span<const char>> slots) {
   const uint32_t row = rows_.Take();
   if (row == kNoRow) return false;
-  rows_.head(row) = {key.key, head.count, head.tick};
+  limit_.TakeAnyway();
+  rows_.head(row) = {key.key, head.count, Kept(head.tick)};
   std::copy(values.begin(), values.end(), this->values(row));
   for (size_t i = 0; i < slots.size(); ++i)
     std::copy(slots[i].begin(), slots[i].end(), rows_.at(row) + format_.slots_at[i]);
@@ -379,7 +403,7 @@ bool TableSegment::Restore(const TableKey& key, const RowHead& head, absl::Span<
 bool TableSegment::RestoreWaiting(const TableKey& key, const RowHead& head) {
   const uint32_t row = counters_.Take();
   if (row == kNoRow) return false;
-  counters_.head(row) = {key.key, head.count, head.tick};
+  counters_.head(row) = {key.key, head.count, Kept(head.tick)};
   counter_index_.Insert(key.mixed, row);
   return true;
 }

@@ -2,7 +2,9 @@
 #ifndef DIVVY_PS_SERVER_CORE_TABLE_TABLE_SEGMENT_H_
 #define DIVVY_PS_SERVER_CORE_TABLE_TABLE_SEGMENT_H_
 
+#include <atomic>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -20,8 +22,8 @@ namespace divvy {
 
 // What all segments of a table share. Immutable, so thread-safe.
 struct TableFormat {
-  // REQUIRES: width >= 1; Validate(options) and Validate(initializer) are OK, and the initializer
-  // is EvaluatedPerKey.
+  // REQUIRES: width >= 1; Validate is OK for the options and the initializer, which is
+  // EvaluatedPerKey; at most ParameterBlock::kMaxSlots slots.
   TableFormat(InitializerContext context, Initializer initializer, TableOptions options,
               int64_t width, std::vector<SlotSpec> slots);
 
@@ -54,11 +56,16 @@ struct TableStamp {
   uint32_t tick = 0;
 };
 
-// What became of the keys of a request, or of a table since it was made.
+// What became of the keys of a request.
 struct TableCounts {
-  // Keys that got a row; keys that were not admitted, with each step that named one; keys that got
-  // no row because the table was full, or there was no memory; rows that were evicted.
-  int64_t made = 0, waiting = 0, refused = 0, evicted = 0;
+  // Keys that got a row.
+  int64_t made = 0;
+  // Keys that were not admitted.
+  int64_t waiting = 0;
+  // Keys that were admitted and got no row: the part is full, or there is no memory.
+  int64_t refused = 0;
+  // Rows that are gone.
+  int64_t evicted = 0;
   void operator+=(const TableCounts& other) {
     made += other.made;
     waiting += other.waiting;
@@ -67,24 +74,48 @@ struct TableCounts {
   }
 };
 
-// Not thread-safe: the owner's lock guards it. Nothing here fails: a key without memory is refused.
+// The rows that one part of a table has, and may have. Thread-safe: all its segments count here.
+class RowLimit {
+ public:
+  static constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+  explicit RowLimit(int64_t most) : most_(most) {}
+  // False: the part is full.
+  bool Take() {
+    if (rows_.fetch_add(1, std::memory_order_relaxed) < most_) return true;
+    GiveBack();
+    return false;
+  }
+  // Of a row that exists already, such as one of a checkpoint. The part may become more than full.
+  void TakeAnyway() { rows_.fetch_add(1, std::memory_order_relaxed); }
+  void GiveBack() { rows_.fetch_sub(1, std::memory_order_relaxed); }
+
+ private:
+  const int64_t most_;
+  std::atomic<int64_t> rows_{0};
+};
+
+// Not thread-safe: the owner's lock guards it. Nothing here fails: a key whose row finds no memory
+// is refused. (Memory for an index is not checked, as elsewhere for small objects.) REQUIRES of
+// every key: its bucket is in the segment.
 class TableSegment {
  public:
-  // Holds buckets [first_bucket, end_bucket), and at most `most_rows` rows; 0: no limit. `format`
-  // outlives it.
+  // Holds buckets [first_bucket, end_bucket). `format` and `limit` outlive it.
   TableSegment(const TableFormat& format, int64_t first_bucket, int64_t end_bucket,
-               int64_t most_rows);
+               RowLimit& limit);
+  TableSegment(const TableSegment&) = delete;
+  TableSegment& operator=(const TableSegment&) = delete;
 
   // ---- reading
   // Fills out[i * width ..] with the values of keys[i]. A key without a row gives what its table's
   // `absent` says. Makes no row.
   void Read(absl::Span<const TableKey> keys, float* out) const;
-  // The head, values and slots of a key's row. Null: it has none.
+  // The head, values and slots of a key's row, until the next write. Null: it has none.
   const char* Find(const TableKey& key) const;
 
-  // ---- writing. The keys of a call are unique.
+  // ---- writing. REQUIRES: the keys of a call are unique.
   // Applies gradient row i, at gradients + i * width, to the row of keys[i]; makes the row if the
-  // table's rules admit the key.
+  // table's rules admit the key. REQUIRES: the slots of `step` are those of the format; the thread
+  // has FlushDenormals.
   TableCounts ApplyGradients(absl::Span<const TableKey> keys, const float* gradients,
                              const OptimizerStep& step, const TableStamp& stamp);
   // As ApplyGradients, with `op` on the elements of each row. REQUIRES: op takes float32.
@@ -92,7 +123,7 @@ class TableSegment {
                           const TableStamp& stamp);
   // Evicts by the table's rule the rows of buckets [first, end), and with EvictUnusedFor also the
   // exact counts of keys that wait there. EvictLeastUsed and EvictLeastRecent need no call: a write
-  // that finds the segment full evicts first.
+  // that meets a full part evicts first. Looks at every row of the segment.
   TableCounts Evict(int64_t first, int64_t end, uint32_t now);
 
   int64_t rows() const { return rows_.rows(); }
@@ -102,7 +133,8 @@ class TableSegment {
 
   // ---- checkpoints
   // Gives a row to a key: its head, values and slots as they lie in a row. False: no memory.
-  // REQUIRES: the key has no row.
+  // REQUIRES: the key has no row; as many values and slots as the format has, each slot with its
+  // bytes.
   bool Restore(const TableKey& key, const RowHead& head, absl::Span<const float> values,
                absl::Span<const absl::Span<const char>> slots);
   // As Restore, for a key that waits to be admitted.
@@ -113,19 +145,23 @@ class TableSegment {
  private:
   static constexpr size_t kTogether = 16;
   uint32_t RowOf(const TableKey& key) const;
-  // The row of a key, made if it is admitted. kNoRow: it has none.
-  uint32_t RowToWrite(const TableKey& key, const TableStamp& stamp, TableCounts& counts);
-  // Whether a key without a row gets one now. If so, `count` becomes the number of steps that have
-  // named it before.
-  bool Admits(const TableKey& key, const TableStamp& stamp, uint32_t& count);
-  bool AdmitsByCounter(const TableKey& key, int64_t steps, uint32_t tick, uint32_t& count);
-  bool AdmitsByFilter(const TableKey& key, const AdmitAfter& rule, uint32_t& count);
+  // The row of a key, made if it is admitted. kNoRow: it has none. `named`: all keys of the call.
+  uint32_t RowToWrite(const TableKey& key, absl::Span<const TableKey> named,
+                      const TableStamp& stamp, TableCounts& counts);
+  // Whether a key without a row gets one now. If so, `before` tells which steps have named it.
+  bool Admits(const TableKey& key, const TableStamp& stamp, RowHead& before);
+  bool AdmitsByCounter(const TableKey& key, int64_t steps, uint32_t tick, RowHead& before);
+  bool AdmitsByFilter(const TableKey& key, const AdmitAfter& rule, RowHead& before);
   bool AdmitsByChance(const TableKey& key, double probability, uint64_t entry) const;
-  bool MakeRoom(TableCounts& counts);
+  uint32_t CounterOf(const TableKey& key) const;
+  void ForgetCounter(const TableKey& key);
+  // Takes a row from the limit. Evicts none of the rows of `named`.
+  bool MakeRoom(absl::Span<const TableKey> named, TableCounts& counts);
   uint32_t Make(const TableKey& key);
   void Remove(uint32_t row);
   int64_t RemoveIf(int64_t first, int64_t end, absl::FunctionRef<bool(uint32_t)> is_over);
-  int64_t RemoveLeast(absl::FunctionRef<uint64_t(const RowHead&)> rank);
+  int64_t RemoveLeast(absl::Span<const TableKey> named,
+                      absl::FunctionRef<uint64_t(const RowHead&)> rank);
   void Prefetch(absl::Span<const TableKey> keys) const;
   ParameterBlock BlockOf(uint32_t row) const;
   float* values(uint32_t row) const {
@@ -135,7 +171,8 @@ class TableSegment {
   TableCounts Write(absl::Span<const TableKey> keys, const TableStamp& stamp, const Change& change);
 
   const TableFormat& format_;
-  const int64_t first_bucket_, end_bucket_, most_rows_;
+  const int64_t first_bucket_, end_bucket_;
+  RowLimit& limit_;
   RowSlabs rows_;
   KeyIndex index_;
   // Exact counts of keys that wait to be admitted.

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <map>
 #include <set>
@@ -39,10 +40,12 @@ TableFormat FormatOf(TableOptions options, const Optimizer& optimizer = Sgd{0.5}
 // A segment of all buckets.
 class Segment {
  public:
-  explicit Segment(TableOptions options, Optimizer optimizer = Sgd{0.5}, int64_t most_rows = 0)
+  explicit Segment(TableOptions options, Optimizer optimizer = Sgd{0.5},
+                   int64_t most_rows = RowLimit::kNone)
       : format_(FormatOf(std::move(options), optimizer)),
         optimizer_(std::move(optimizer)),
-        segment_(format_, 0, kTableBuckets, most_rows) {}
+        limit_(most_rows),
+        segment_(format_, 0, kTableBuckets, limit_) {}
 
   // A step with gradients of 1 for these keys.
   TableCounts Step(const std::vector<int64_t>& keys, uint32_t tick = 0) {
@@ -73,6 +76,7 @@ class Segment {
   const TableFormat format_;
   const Optimizer optimizer_;
   uint64_t entry_ = 0;
+  RowLimit limit_;
   TableSegment segment_;
 };
 
@@ -122,7 +126,8 @@ TEST(TableSegment, ValuesAreThoseOfAVariableWithAllKeysAsRows) {
     SCOPED_TRACE(OptimizerName(StepOf(optimizer, 0).kind));
     constexpr int64_t kRows = 200;
     const TableFormat format = FormatOf({}, optimizer);
-    TableSegment segment(format, 0, kTableBuckets, 0);
+    RowLimit limit(RowLimit::kNone);
+    TableSegment segment(format, 0, kTableBuckets, limit);
     // The variable.
     std::vector<float> values(kRows * kWidth);
     ASSERT_TRUE(
@@ -173,6 +178,51 @@ TEST(TableSegment, ScattersMakeRowsToo) {
   EXPECT_EQ(segment.Read(2), Plus(InitialOf(2), 10));
 }
 
+TEST(TableSegment, TheLargestTickIsNoFreeRow) {
+  Segment segment({});
+  segment.Step({5}, std::numeric_limits<uint32_t>::max());
+  EXPECT_THAT(segment.Keys(), ElementsAre(5));
+}
+
+// Bits 16 to 47 of their mixed keys are equal, so the index alone cannot tell them apart.
+TEST(TableSegment, KeysThatLookAlikeInTheIndexHaveRowsOfTheirOwn) {
+  const auto key_of = [](uint64_t mixed) {
+    // MixKey backwards.
+    const auto undo_shift = [](uint64_t value, int shift) {
+      uint64_t result = value;
+      for (int done = shift; done < 64; done += shift) result = value ^ (result >> shift);
+      return result;
+    };
+    uint64_t key = undo_shift(mixed, 31) * 0x319642B2D24D8EC3u;
+    key = undo_shift(key, 27) * 0x96DE1B173F119089u;
+    return static_cast<int64_t>(undo_shift(key, 30) - 0x9E3779B97F4A7C15u);
+  };
+  std::vector<int64_t> keys;
+  for (const uint64_t mixed : std::initializer_list<uint64_t>{
+           0x0000'1234'5678'0000, 0x0001'1234'5678'0000, 0x0000'1234'5678'0001,
+           0xFFFF'1234'5678'FFFF, 0x0000'FFFF'FFFF'0000, 0x0001'FFFF'FFFF'0000,
+           0x0002'FFFF'FFFF'0000, 0x0000'0000'0000'0000, 0x0001'0000'0000'0000}) {
+    keys.push_back(key_of(mixed));
+    ASSERT_EQ(MixKey(keys.back()), mixed);
+  }
+  TableOptions options;
+  options.admission = AdmitAfter{2};
+  options.eviction = EvictUnusedFor{absl::Minutes(1)};
+  Segment segment(options);
+  segment.Step({keys[0], keys[4]}, 1);
+  EXPECT_EQ(segment.Step({keys[1], keys[2], keys[3], keys[5]}, 1).made, 0);
+  EXPECT_EQ(segment.Step(keys, 1).made, 6);
+  EXPECT_EQ(segment.Step(keys, 1).made, 3);
+  for (const int64_t key : keys) {
+    EXPECT_EQ(segment.CountOf(key), key == keys[6] || key == keys[7] || key == keys[8] ? 2u : 3u);
+  }
+  for (size_t i = 0; i < keys.size(); ++i) segment.Step({keys[i]}, static_cast<uint32_t>(10 + i));
+  for (size_t i = 0; i < keys.size(); ++i) {
+    EXPECT_EQ(segment.segment().Evict(0, kTableBuckets, static_cast<uint32_t>(11 + i)).evicted, 1);
+    for (size_t j = 0; j < keys.size(); ++j) EXPECT_EQ(segment.Has(keys[j]), j > i);
+  }
+}
+
 TEST(TableSegment, CountsStepsAndKeepsTheLatestTick) {
   Segment segment({});
   segment.Step({5}, 100);
@@ -197,6 +247,15 @@ TEST(Admission, AfterSoManySteps) {
   EXPECT_EQ(segment.Read(5), Plus(InitialOf(5), -0.5f));
   EXPECT_EQ(segment.CountOf(5), 3u);
   EXPECT_FALSE(segment.Has(6));
+}
+
+TEST(Admission, ARowTakesTheLatestTickOfItsCount) {
+  TableOptions options;
+  options.admission = AdmitAfter{2};
+  Segment segment(options);
+  segment.Step({5}, 100);
+  segment.Step({5}, 99);
+  EXPECT_EQ(reinterpret_cast<const RowHead*>(segment.segment().Find(KeyOf(5)))->tick, 100u);
 }
 
 TEST(Admission, AfterOneStepIsAtOnce) {
@@ -228,7 +287,8 @@ TEST(Admission, ByChanceIsTheSameForEveryAttempt) {
   const TableFormat format = FormatOf(options);
   const std::vector<float> ones(kWidth, 1.0f);
   const auto keys_of = [&](uint64_t entry) {
-    TableSegment segment(format, 0, kTableBuckets, 0);
+    RowLimit limit(RowLimit::kNone);
+    TableSegment segment(format, 0, kTableBuckets, limit);
     std::set<int64_t> keys;
     for (int64_t key = 0; key < 4000; ++key) {
       if (segment.ApplyGradients(KeysOf({key}), ones.data(), StepOf(Sgd{1.0}, 0), {entry, 0}).made)
@@ -276,6 +336,56 @@ TEST(FullTable, EvictsTheLeastRecent) {
   EXPECT_EQ(segment.Step({100}, 60).evicted, 1);
   EXPECT_FALSE(segment.Has(19));
   EXPECT_EQ(segment.segment().rows(), 20);
+}
+
+TEST(FullTable, EvictsNoRowThatTheStepNames) {
+  for (const Eviction& eviction : {Eviction(EvictLeastUsed{}), Eviction(EvictLeastRecent{})}) {
+    TableOptions options;
+    options.eviction = eviction;
+    Segment segment(options, Sgd{0.5}, /*most_rows=*/4);
+    segment.Step({1, 2, 3, 4}, 1);
+    // Three new keys find room in the place of 3 and 4 alone.
+    const TableCounts counts = segment.Step({1, 2, 5, 6, 7}, 2);
+    EXPECT_EQ(counts.made, 2);
+    EXPECT_EQ(counts.refused, 1);
+    EXPECT_EQ(counts.evicted, 2);
+    EXPECT_EQ(segment.CountOf(1), 2u);
+    EXPECT_EQ(segment.CountOf(2), 2u);
+  }
+}
+
+TEST(FullTable, OfRowsAlikeTheSameGoWhateverTheOrderInWhichTheyCame) {
+  TableOptions options;
+  options.eviction = EvictLeastRecent{};
+  Segment rising(options, Sgd{0.5}, 20), falling(options, Sgd{0.5}, 20);
+  for (int64_t key = 0; key < 20; ++key) rising.Step({key}, 7);
+  for (int64_t key = 19; key >= 0; --key) falling.Step({key}, 7);
+  // Of one minute, those that are used more stay.
+  for (Segment* segment : {&rising, &falling}) {
+    for (int64_t key = 0; key < 19; ++key) segment->Step({key}, 7);
+    segment->Step({100}, 7);
+    EXPECT_FALSE(segment->Has(19));
+    segment->Step({101}, 7);
+  }
+  EXPECT_EQ(rising.Keys(), falling.Keys());
+}
+
+TEST(FullTable, ARefusedKeyKeepsItsCount) {
+  const Admission admissions[] = {AdmitAfter{3}, AdmitAfter{3, 1 << 20}};
+  for (const Admission& admission : admissions) {
+    TableOptions options;
+    options.admission = admission;
+    options.eviction = EvictUnusedFor{absl::Minutes(5)};
+    Segment segment(options, Sgd{0.5}, /*most_rows=*/1);
+    for (int i = 0; i < 3; ++i) segment.Step({1}, 0);
+    EXPECT_EQ(segment.Step({2}, 3).waiting, 1);
+    EXPECT_EQ(segment.Step({2}, 4).waiting, 1);
+    EXPECT_EQ(segment.Step({2}, 4).refused, 1);
+    EXPECT_EQ(segment.Step({2}, 4).refused, 1);
+    EXPECT_EQ(segment.segment().Evict(0, kTableBuckets, 5).evicted, 1);
+    EXPECT_EQ(segment.Step({2}, 5).made, 1);
+    EXPECT_EQ(segment.CountOf(2), 3u);
+  }
 }
 
 // ---- eviction -----------------------------------------------------------------------------------

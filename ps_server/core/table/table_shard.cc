@@ -15,12 +15,14 @@ int64_t BucketsOfSegment(int64_t buckets) {
   return std::max<int64_t>(1, std::min(kTableBuckets / kSegmentsOfTable, buckets / kLeastSegments));
 }
 
-// The share of `buckets` in the most rows of a table. 0: no limit.
-int64_t ShareOf(int64_t max_rows, int64_t buckets) {
-  if (max_rows == 0) return 0;
-  const double share = static_cast<double>(max_rows) * static_cast<double>(buckets) /
-                       static_cast<double>(kTableBuckets);
-  return std::max<int64_t>(1, static_cast<int64_t>(share));
+// The share of buckets [first, end) in the most rows of a table. The shares of all parts add up to
+// `max_rows`.
+int64_t ShareOf(int64_t max_rows, int64_t first, int64_t end) {
+  if (max_rows == 0) return RowLimit::kNone;
+  const auto up_to = [&](int64_t bucket) {
+    return static_cast<int64_t>(static_cast<__int128>(max_rows) * bucket / kTableBuckets);
+  };
+  return up_to(end) - up_to(first);
 }
 
 }  // namespace
@@ -48,10 +50,11 @@ TableShard::TableShard(TableFormat format, int64_t first_bucket, int64_t end_buc
     : format_(std::move(format)),
       first_bucket_(first_bucket),
       end_bucket_(end_bucket),
-      buckets_of_segment_(BucketsOfSegment(end_bucket - first_bucket)) {
+      buckets_of_segment_(BucketsOfSegment(end_bucket - first_bucket)),
+      limit_(ShareOf(format_.options.max_rows, first_bucket, end_bucket)) {
   for (int64_t first = first_bucket; first < end_bucket; first += buckets_of_segment_) {
     const int64_t end = std::min(end_bucket, first + buckets_of_segment_);
-    segments_.emplace_back(format_, first, end, ShareOf(format_.options.max_rows, end - first));
+    segments_.emplace_back(format_, first, end, limit_);
   }
 }
 

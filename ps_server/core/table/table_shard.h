@@ -26,6 +26,8 @@ class TableShard {
  public:
   // REQUIRES: 0 <= first_bucket < end_bucket <= kTableBuckets.
   TableShard(TableFormat format, int64_t first_bucket, int64_t end_bucket);
+  TableShard(const TableShard&) = delete;
+  TableShard& operator=(const TableShard&) = delete;
 
   const TableFormat& format() const { return format_; }
   int64_t first_bucket() const { return first_bucket_; }
@@ -67,8 +69,8 @@ class TableShard {
 
  private:
   struct Locked {
-    Locked(const TableFormat& format, int64_t first, int64_t end, int64_t most_rows)
-        : segment(format, first, end, most_rows) {}
+    Locked(const TableFormat& format, int64_t first, int64_t end, RowLimit& limit)
+        : segment(format, first, end, limit) {}
     mutable Mutex mutex;
     TableSegment segment DIVVY_GUARDED_BY(mutex);
   };
@@ -81,6 +83,7 @@ class TableShard {
 
   const TableFormat format_;
   const int64_t first_bucket_, end_bucket_, buckets_of_segment_;
+  RowLimit limit_;
   std::deque<Locked> segments_;
 };
 
