@@ -174,6 +174,9 @@ void Cluster::CheckAtRest() {
 
 void Cluster::CheckPlaces() {
   const std::shared_ptr<const Layout> layout = core_->layout();
+  if (const VariableLayout* const late = layout->Find("late");
+      late != nullptr && late->spec.wire != config_.late_wire)
+    Violation("create", "the layout has lost the wire format of \"late\"");
   const VariableLayout *const near = layout->Find(kNear), *const to = layout->Find(kNearTo);
   if (near != nullptr && to != nullptr && near->ps != std::vector<int>{to->ps[0]})
     Violation("create",
