@@ -16,10 +16,15 @@
 namespace divvy {
 namespace {
 
-constexpr uint32_t kNoRow = RowSlabs::kNoRow;
+constexpr uint32_t kNoRow = KeyedRows::kNoRow;
 
 int64_t SlotBytes(const SlotSpec& slot, int64_t width) {
   return slot.kind == SlotSpec::Kind::kValues ? width * 4 : 4;
+}
+
+int64_t Aligned(int64_t bytes) {
+  constexpr int64_t kAlignment = alignof(RowHead);
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
 // Elements of four bytes each.
@@ -71,7 +76,9 @@ TableFormat::TableFormat(InitializerContext context, Initializer initializer, Ta
       width(width),
       slots(std::move(slots)),
       slots_at(PlacesOf(this->slots, width)),
-      row_bytes(BytesOf(this->slots, width)) {}
+      row_bytes(Aligned(slots_at.back())),
+      admission_seed(MixSeeds(MixSeeds(this->context.job_seed, HashText(this->context.name)),
+                              /*admission*/ 1)) {}
 
 std::vector<int64_t> TableFormat::PlacesOf(const std::vector<SlotSpec>& slots, int64_t width) {
   std::vector<int64_t> places;
@@ -80,14 +87,8 @@ std::vector<int64_t> TableFormat::PlacesOf(const std::vector<SlotSpec>& slots, i
     places.push_back(at);
     at += SlotBytes(slot, width);
   }
+  places.push_back(at);
   return places;
-}
-
-int64_t TableFormat::BytesOf(const std::vector<SlotSpec>& slots, int64_t width) {
-  constexpr int64_t kAlignment = alignof(RowHead);
-  int64_t bytes = kValuesAt + width * 4;
-  for (const SlotSpec& slot : slots) bytes += SlotBytes(slot, width);
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
 // ---- reading ------------------------------------------------------------------------------------
@@ -101,12 +102,8 @@ TableSegment::TableSegment(const TableFormat& format, int64_t first_bucket, int6
       rows_(format.row_bytes),
       counters_(sizeof(RowHead)) {}
 
-uint32_t TableSegment::RowOf(const TableKey& key) const {
-  return index_.Find(key.mixed, [&](uint32_t row) { return rows_.head(row).key == key.key; });
-}
-
 const char* TableSegment::Find(const TableKey& key) const {
-  const uint32_t row = RowOf(key);
+  const uint32_t row = rows_.Find(key);
   return row == kNoRow ? nullptr : rows_.at(row);
 }
 
@@ -114,9 +111,9 @@ const char* TableSegment::Find(const TableKey& key) const {
 // side, and then their rows.
 void TableSegment::Prefetch(absl::Span<const TableKey> keys) const {
   constexpr int64_t kLine = 64, kMostBytes = 16 * kLine;
-  for (const TableKey& key : keys) index_.Prefetch(key.mixed);
+  for (const TableKey& key : keys) rows_.index().Prefetch(key.mixed);
   for (const TableKey& key : keys) {
-    const uint32_t row = index_.Guess(key.mixed);
+    const uint32_t row = rows_.index().Guess(key.mixed);
     if (row == kNoRow) continue;
     const char* const at = rows_.at(row);
     for (int64_t i = 0; i < std::min(format_.row_bytes, kMostBytes); i += kLine)
@@ -131,7 +128,7 @@ void TableSegment::Read(absl::Span<const TableKey> keys, float* out) const {
     Prefetch(group);
     for (size_t i = 0; i < group.size(); ++i) {
       float* const to = out + (begin + i) * width;
-      if (const uint32_t row = RowOf(group[i]); row != kNoRow) {
+      if (const uint32_t row = rows_.Find(group[i]); row != kNoRow) {
         std::copy_n(values(row), width, to);
       } else if (format_.options.absent == TableOptions::Absent::kZeros) {
         std::fill_n(to, width, 0.0f);
@@ -144,30 +141,14 @@ void TableSegment::Read(absl::Span<const TableKey> keys, float* out) const {
 
 // ---- admission ----------------------------------------------------------------------------------
 
-uint32_t TableSegment::CounterOf(const TableKey& key) const {
-  return counter_index_.Find(key.mixed,
-                             [&](uint32_t row) { return counters_.head(row).key == key.key; });
-}
-
-void TableSegment::ForgetCounter(const TableKey& key) {
-  const uint32_t counter = CounterOf(key);
-  if (counter == kNoRow) return;
-  counter_index_.Erase(key.mixed, counter);
-  counters_.Free(counter);
-}
-
 // The counter of a key that is admitted stays until its row is made.
 bool TableSegment::AdmitsByCounter(const TableKey& key, int64_t steps, uint32_t tick,
                                    RowHead& before) {
-  uint32_t counter = CounterOf(key);
+  uint32_t counter = counters_.Find(key);
   if (counter != kNoRow) before = counters_.head(counter);
   if (int64_t{before.count} + 1 >= steps) return true;
-  if (counter == kNoRow) {
-    counter = counters_.Take();
-    if (counter == kNoRow) return false;
-    counters_.head(counter).key = key.key;
-    counter_index_.Insert(key.mixed, counter);
-  }
+  if (counter == kNoRow) counter = counters_.Add(key);
+  if (counter == kNoRow) return false;
   RowHead& head = counters_.head(counter);
   head.count = before.count + 1;
   head.tick = std::max(head.tick, Kept(tick));
@@ -192,10 +173,8 @@ bool TableSegment::AdmitsByFilter(const TableKey& key, const AdmitAfter& rule, R
 }
 
 bool TableSegment::AdmitsByChance(const TableKey& key, double probability, uint64_t entry) const {
-  const InitializerContext& context = format_.context;
-  const uint64_t seed =
-      MixSeeds(MixSeeds(context.job_seed, HashText(context.name)), /*admission*/ 1);
-  const uint32_t drawn = Philox4x32(seed, static_cast<uint64_t>(key.key), entry)[0];
+  const uint32_t drawn =
+      Philox4x32(format_.admission_seed, static_cast<uint64_t>(key.key), entry)[0];
   return (drawn + 0.5) * 0x1.0p-32 < probability;
 }
 
@@ -213,20 +192,17 @@ bool TableSegment::Admits(const TableKey& key, const TableStamp& stamp, RowHead&
 // ---- writing ------------------------------------------------------------------------------------
 
 uint32_t TableSegment::Make(const TableKey& key) {
-  const uint32_t row = rows_.Take();
+  const uint32_t row = rows_.Add(key);
   if (row == kNoRow) return kNoRow;
-  rows_.head(row).key = key.key;
   FillKeyRow(format_.initializer, format_.context, key.key,
              absl::MakeSpan(values(row), static_cast<size_t>(format_.width)));
   for (size_t i = 0; i < format_.slots.size(); ++i)
     FillSlot(format_.slots[i], format_.width, rows_.at(row) + format_.slots_at[i]);
-  index_.Insert(key.mixed, row);
   return row;
 }
 
 void TableSegment::Remove(uint32_t row) {
-  index_.Erase(MixKey(rows_.head(row).key), row);
-  rows_.Free(row);
+  rows_.Remove(row);
   limit_.GiveBack();
 }
 
@@ -244,7 +220,7 @@ bool TableSegment::MakeRoom(absl::Span<const TableKey> named, TableCounts& count
 
 uint32_t TableSegment::RowToWrite(const TableKey& key, absl::Span<const TableKey> named,
                                   const TableStamp& stamp, TableCounts& counts) {
-  if (const uint32_t row = RowOf(key); row != kNoRow) return row;
+  if (const uint32_t row = rows_.Find(key); row != kNoRow) return row;
   RowHead before;
   if (!Admits(key, stamp, before)) {
     ++counts.waiting;
@@ -260,7 +236,7 @@ uint32_t TableSegment::RowToWrite(const TableKey& key, absl::Span<const TableKey
   ++counts.made;
   rows_.head(row).count = before.count;
   rows_.head(row).tick = before.tick;
-  ForgetCounter(key);
+  if (const uint32_t counter = counters_.Find(key); counter != kNoRow) counters_.Remove(counter);
   return row;
 }
 
@@ -323,33 +299,20 @@ TableCounts TableSegment::ApplyValues(absl::Span<const TableKey> keys, const flo
 
 // ---- eviction -----------------------------------------------------------------------------------
 
-int64_t TableSegment::RemoveIf(int64_t first, int64_t end,
-                               absl::FunctionRef<bool(uint32_t)> is_over) {
-  int64_t removed = 0;
-  for (uint32_t row = 0; row < rows_.end(); ++row) {
-    if (rows_.is_free(row)) continue;
-    const int64_t bucket = BucketOf(MixKey(rows_.head(row).key));
-    if (bucket < first || bucket >= end || !is_over(row)) continue;
-    Remove(row);
-    ++removed;
-  }
-  return removed;
-}
-
 // Removes 5 % of the segment's rows, at least one. Of rows with the same rank, those with the
 // smaller mixed key go.
 int64_t TableSegment::RemoveLeast(absl::Span<const TableKey> named,
                                   absl::FunctionRef<uint64_t(const RowHead&)> rank) {
   std::vector<uint32_t> kept;
-  for (const TableKey& key : named) kept.push_back(RowOf(key));
+  for (const TableKey& key : named) kept.push_back(rows_.Find(key));
   std::sort(kept.begin(), kept.end());
   std::vector<std::tuple<uint64_t, uint64_t, uint32_t>> rows;
-  for (uint32_t row = 0; row < rows_.end(); ++row) {
-    if (!rows_.is_free(row) && !std::binary_search(kept.begin(), kept.end(), row))
-      rows.emplace_back(rank(rows_.head(row)), MixKey(rows_.head(row).key), row);
-  }
-  const int64_t over =
-      std::min<int64_t>(static_cast<int64_t>(rows.size()), std::max<int64_t>(1, rows_.rows() / 20));
+  rows_.ForEach([&](uint32_t row, uint64_t mixed) {
+    if (!std::binary_search(kept.begin(), kept.end(), row))
+      rows.emplace_back(rank(rows_.head(row)), mixed, row);
+  });
+  const int64_t over = std::min<int64_t>(static_cast<int64_t>(rows.size()),
+                                         std::max<int64_t>(1, rows_.slabs().rows() / 20));
   std::nth_element(rows.begin(), rows.begin() + over, rows.end());
   for (int64_t i = 0; i < over; ++i) Remove(std::get<2>(rows[static_cast<size_t>(i)]));
   return over;
@@ -357,54 +320,56 @@ int64_t TableSegment::RemoveLeast(absl::Span<const TableKey> named,
 
 TableCounts TableSegment::Evict(int64_t first, int64_t end, uint32_t now) {
   TableCounts counts;
+  const auto is_within = [&](uint64_t mixed) {
+    return BucketOf(mixed) >= first && BucketOf(mixed) < end;
+  };
+  const auto remove_if = [&](const auto& is_over) {
+    rows_.ForEach([&](uint32_t row, uint64_t mixed) {
+      if (!is_within(mixed) || !is_over(row)) return;
+      Remove(row);
+      ++counts.evicted;
+    });
+  };
   const Eviction& eviction = format_.options.eviction;
   if (const auto* below = std::get_if<EvictBelowNorm>(&eviction)) {
     const double least = static_cast<double>(below->norm) * below->norm;
-    counts.evicted = RemoveIf(
-        first, end, [&](uint32_t row) { return NormSquared(values(row), format_.width) < least; });
+    remove_if([&](uint32_t row) { return NormSquared(values(row), format_.width) < least; });
   }
   if (const auto* unused = std::get_if<EvictUnusedFor>(&eviction)) {
     const int64_t minutes = absl::ToInt64Minutes(unused->duration);
     const auto is_old = [&](const RowHead& head) {
       return int64_t{now} - int64_t{head.tick} >= minutes;
     };
-    counts.evicted = RemoveIf(first, end, [&](uint32_t row) { return is_old(rows_.head(row)); });
-    for (uint32_t row = 0; row < counters_.end(); ++row) {
-      if (counters_.is_free(row) || !is_old(counters_.head(row))) continue;
-      const uint64_t mixed = MixKey(counters_.head(row).key);
-      if (BucketOf(mixed) < first || BucketOf(mixed) >= end) continue;
-      counter_index_.Erase(mixed, row);
-      counters_.Free(row);
-    }
+    remove_if([&](uint32_t row) { return is_old(rows_.head(row)); });
+    counters_.ForEach([&](uint32_t counter, uint64_t mixed) {
+      if (is_within(mixed) && is_old(counters_.head(counter))) counters_.Remove(counter);
+    });
   }
   return counts;
 }
 
 int64_t TableSegment::bytes() const {
-  return rows_.bytes() + index_.bytes() + counters_.bytes() + counter_index_.bytes() +
-         static_cast<int64_t>(filter_.size());
+  return rows_.bytes() + counters_.bytes() + static_cast<int64_t>(filter_.size());
 }
 
 // ---- checkpoints --------------------------------------------------------------------------------
 
 bool TableSegment::Restore(const TableKey& key, const RowHead& head, absl::Span<const float> values,
                            absl::Span<const absl::Span<const char>> slots) {
-  const uint32_t row = rows_.Take();
+  const uint32_t row = rows_.Add(key);
   if (row == kNoRow) return false;
   limit_.TakeAnyway();
   rows_.head(row) = {key.key, head.count, Kept(head.tick)};
   std::copy(values.begin(), values.end(), this->values(row));
   for (size_t i = 0; i < slots.size(); ++i)
     std::copy(slots[i].begin(), slots[i].end(), rows_.at(row) + format_.slots_at[i]);
-  index_.Insert(key.mixed, row);
   return true;
 }
 
 bool TableSegment::RestoreWaiting(const TableKey& key, const RowHead& head) {
-  const uint32_t row = counters_.Take();
+  const uint32_t row = counters_.Add(key);
   if (row == kNoRow) return false;
   counters_.head(row) = {key.key, head.count, Kept(head.tick)};
-  counter_index_.Insert(key.mixed, row);
   return true;
 }
 

@@ -13,9 +13,7 @@
 #include "kernels/write_op.h"
 #include "optimizers/apply.h"
 #include "optimizers/optimizer.h"
-#include "ps_server/core/table/key_index.h"
-#include "ps_server/core/table/row_slabs.h"
-#include "variables/table_keys.h"
+#include "ps_server/core/table/keyed_rows.h"
 #include "variables/table_options.h"
 
 namespace divvy {
@@ -35,18 +33,14 @@ struct TableFormat {
   const std::vector<SlotSpec> slots;
   // A row is its head, its values, then its slots, one after another.
   static constexpr int64_t kValuesAt = sizeof(RowHead);
+  // [slots + 1] where each slot begins, and where the last one ends
   const std::vector<int64_t> slots_at;
   const int64_t row_bytes;
+  // of the draws of AdmitWithProbability
+  const uint64_t admission_seed;
 
  private:
   static std::vector<int64_t> PlacesOf(const std::vector<SlotSpec>& slots, int64_t width);
-  static int64_t BytesOf(const std::vector<SlotSpec>& slots, int64_t width);
-};
-
-// A key of a request, and its MixKey.
-struct TableKey {
-  int64_t key = 0;
-  uint64_t mixed = 0;
 };
 
 // The step that writes.
@@ -126,8 +120,8 @@ class TableSegment {
   // that meets a full part evicts first. Looks at every row of the segment.
   TableCounts Evict(int64_t first, int64_t end, uint32_t now);
 
-  int64_t rows() const { return rows_.rows(); }
-  int64_t waiting() const { return counters_.rows(); }
+  int64_t rows() const { return rows_.slabs().rows(); }
+  int64_t waiting() const { return counters_.slabs().rows(); }
   // Memory of rows, indexes and counts.
   int64_t bytes() const;
 
@@ -139,12 +133,11 @@ class TableSegment {
                absl::Span<const absl::Span<const char>> slots);
   // As Restore, for a key that waits to be admitted.
   bool RestoreWaiting(const TableKey& key, const RowHead& head);
-  const RowSlabs& slabs() const { return rows_; }
-  const RowSlabs& waiting_slabs() const { return counters_; }
+  const RowSlabs& slabs() const { return rows_.slabs(); }
+  const RowSlabs& waiting_slabs() const { return counters_.slabs(); }
 
  private:
   static constexpr size_t kTogether = 16;
-  uint32_t RowOf(const TableKey& key) const;
   // The row of a key, made if it is admitted. kNoRow: it has none. `named`: all keys of the call.
   uint32_t RowToWrite(const TableKey& key, absl::Span<const TableKey> named,
                       const TableStamp& stamp, TableCounts& counts);
@@ -153,13 +146,10 @@ class TableSegment {
   bool AdmitsByCounter(const TableKey& key, int64_t steps, uint32_t tick, RowHead& before);
   bool AdmitsByFilter(const TableKey& key, const AdmitAfter& rule, RowHead& before);
   bool AdmitsByChance(const TableKey& key, double probability, uint64_t entry) const;
-  uint32_t CounterOf(const TableKey& key) const;
-  void ForgetCounter(const TableKey& key);
   // Takes a row from the limit. Evicts none of the rows of `named`.
   bool MakeRoom(absl::Span<const TableKey> named, TableCounts& counts);
   uint32_t Make(const TableKey& key);
   void Remove(uint32_t row);
-  int64_t RemoveIf(int64_t first, int64_t end, absl::FunctionRef<bool(uint32_t)> is_over);
   int64_t RemoveLeast(absl::Span<const TableKey> named,
                       absl::FunctionRef<uint64_t(const RowHead&)> rank);
   void Prefetch(absl::Span<const TableKey> keys) const;
@@ -173,11 +163,9 @@ class TableSegment {
   const TableFormat& format_;
   const int64_t first_bucket_, end_bucket_;
   RowLimit& limit_;
-  RowSlabs rows_;
-  KeyIndex index_;
+  KeyedRows rows_;
   // Exact counts of keys that wait to be admitted.
-  RowSlabs counters_;
-  KeyIndex counter_index_;
+  KeyedRows counters_;
   // The counting Bloom filter: so many bytes for each bucket. Empty before the first key.
   std::vector<uint8_t> filter_;
 };
