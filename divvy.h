@@ -10,10 +10,16 @@
 #define DIVVY_DIVVY_H_
 
 #include "cluster/cluster_resolver.h"
+#include "data/cross.h"
 #include "data/dataset.h"
+#include "data/skip_grams.h"
+#include "data/text_keys.h"
+#include "data/tokenizer.h"
+#include "data/vocabulary.h"
 #include "initializers/initializer.h"
 #include "ops/gradient_tape.h"
 #include "ops/ops.h"
+#include "ops/retrieval.h"
 #include "optimizers/optimizer.h"
 #include "partitioners/partitioner.h"
 #include "strategy/coordinator.h"
@@ -32,7 +38,9 @@
 #include "train/model.h"
 #include "train/sequential.h"
 #include "train/tensor_board.h"
+#include "train/top_k.h"
 #include "train/trainer.h"
+#include "variables/dynamic_table.h"
 #include "variables/variable_spec.h"
 
 #endif  // DIVVY_DIVVY_H_

@@ -19,6 +19,14 @@ namespace divvy {
 enum class Rule {
   // A ps never applies the same commit twice.
   kDedupe,
+  // A pull of keys of a dynamic table makes no row, and does not count as a step that named them.
+  kPullsMakeNoRows,
+  // A parameter server never applies the same eviction twice.
+  kEvictionsCountOnce,
+  // The steps that named a key of a table count once, however many of their attempts arrive.
+  kAttemptsDoNotCount,
+  // A commit does not write to memory that a reply to a pull has borrowed.
+  kLentBlocksDoNotChange,
   // A ps refuses requests of a session that is fenced or unknown.
   kSessionCheck,
   // A step is re-dispatched only when every ps has fenced the session of its former attempt.

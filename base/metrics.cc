@@ -65,8 +65,8 @@ void AppendHistogram(const std::string& name, const MetricsRegistry::Labels& lab
   absl::StrAppend(&text, name, "_count", FormatLabels(labels), " ", total, "\n");
 }
 
-constexpr int kCounter = 0, kGauge = 1, kHistogram = 2;
-constexpr const char* kKindNames[] = {"counter", "gauge", "histogram"};
+constexpr int kCounter = 0, kGauge = 1, kHistogram = 2, kSeconds = 3;
+constexpr const char* kKindNames[] = {"counter", "gauge", "histogram", "counter"};
 
 }  // namespace
 
@@ -133,6 +133,12 @@ Gauge& MetricsRegistry::GetGauge(const std::string& name, const std::string& hel
                                  const Labels& labels) {
   MutexLock lock(mu_);
   return FindFamily(name, help, labels, kGauge).gauges[labels];
+}
+
+Gauge& MetricsRegistry::GetSecondsCounter(const std::string& name, const std::string& help,
+                                          const Labels& labels) {
+  MutexLock lock(mu_);
+  return FindFamily(name, help, labels, kSeconds).gauges[labels];
 }
 
 Histogram& MetricsRegistry::GetHistogram(const std::string& name, const std::string& help,

@@ -96,6 +96,9 @@ class MetricsRegistry {
   // mistake aborts the process. The values of labels may be any text.
   Counter& GetCounter(const std::string& name, const std::string& help, const Labels& labels = {});
   Gauge& GetGauge(const std::string& name, const std::string& help, const Labels& labels = {});
+  // A counter of seconds, or of another number with a fraction. The caller never lowers it.
+  Gauge& GetSecondsCounter(const std::string& name, const std::string& help,
+                           const Labels& labels = {});
   Histogram& GetHistogram(const std::string& name, const std::string& help,
                           const Labels& labels = {}, const BucketOptions& buckets = {});
 

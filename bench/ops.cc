@@ -6,6 +6,7 @@
 // (Tanh), is the difference.
 #include <cblas.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -17,6 +18,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
+#include "base/vector_level.h"
 #include "bench/rounds.h"
 #include "ops/blas_threads.h"
 #include "ops/fused.h"
@@ -24,6 +26,9 @@
 #include "ops/ops.h"
 #include "ops/variable_reader.h"
 
+ABSL_FLAG(int, level, 2,
+          "the vector instructions to use: 0 those of every processor, 1 AVX2, 2 AVX-512; OpenBLAS "
+          "follows OPENBLAS_CORETYPE instead");
 ABSL_FLAG(int, threads, 1, "threads of an operation; what it is held against has one");
 ABSL_FLAG(std::string, only, "", "what the names of the operations to measure contain");
 
@@ -232,6 +237,14 @@ void Products() {
              [](const std::vector<Var>& v) { return MatMul(v[0], v[1]); });
   Multiplies("Conv2D 5 x 5, 1 to 32", {RandomTensor({64, 28, 28, 1}), RandomTensor({5, 5, 1, 32})},
              64 * 28 * 28 * 25 * 32, [](const std::vector<Var>& v) { return Conv2D(v[0], v[1]); });
+  // The first layer of a network: nobody wants the gradient of its images.
+  for (const int64_t channels : {1, 3}) {
+    Multiplies(absl::StrCat("Conv2D 5 x 5 of images, ", channels, " to 32"),
+               {RandomTensor({5, 5, channels, 32})}, 64 * 28 * 28 * 25 * channels * 32,
+               [images = RandomTensor({64, 28, 28, channels})](const std::vector<Var>& v) {
+                 return Conv2D(images, v[0]);
+               });
+  }
   Multiplies(
       "Conv2D 3 x 3, 32 to 64", {RandomTensor({64, 14, 14, 32}), RandomTensor({3, 3, 32, 64})},
       64 * 14 * 14 * 9 * 32 * 64, [](const std::vector<Var>& v) { return Conv2D(v[0], v[1]); });
@@ -244,7 +257,12 @@ void Products() {
 
 int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
+  divvy::SetVectorLevel(
+      std::min(divvy::BestVectorLevel(),
+               static_cast<divvy::VectorLevel>(std::clamp(absl::GetFlag(FLAGS_level), 0, 2))));
   divvy::SetBlasThreads(absl::GetFlag(FLAGS_threads));
+  // The product that operations are compared with runs on one thread.
+  openblas_set_num_threads(1);
   divvy::bench::Elementwise();
   divvy::bench::Fused();
   divvy::bench::Reductions();

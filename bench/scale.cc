@@ -9,6 +9,7 @@
 #include <ctime>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -24,8 +25,10 @@
 #include "bench/rounds.h"
 #include "coordinator/core/coordinator_core.h"
 #include "coordinator/core/store.h"
+#include "optimizers/optimizer.h"
 #include "protocol/clients.h"
 #include "protocol/resumable_stream.h"
+#include "ps_server/core/parameter_server_core.h"
 
 ABSL_FLAG(int, steps, 20'000, "steps of each cluster");
 ABSL_FLAG(int, variables, 10'000, "variables that are created");
@@ -244,6 +247,103 @@ std::pair<double, double> CreateVariables(int count) {
   return cost;
 }
 
+// A parameter server's core with small variables, and requests that name all of them.
+class SmallVariables {
+ public:
+  SmallVariables(int count, const Optimizer& optimizer) : count_(count), optimizer_(optimizer) {
+    ParameterServerOptions options;
+    options.incarnation = fence_.target;
+    options.address = "ps";
+    options.at_once_bytes = std::numeric_limits<int64_t>::max();
+    core_ =
+        *ParameterServerCore::Start(options, executor_, nullptr, [](int, const std::string&) {});
+    Ask(PsAttachRequest{fence_});
+    LoadRequest load;
+    load.fence = fence_;
+    load.horizon.next = EntryId(1);
+    Ask(load);
+    CreateShardsRequest create{fence_, 1, 1, 1, {}};
+    for (int i = 0; i < count; ++i) {
+      ShardSpec spec;
+      spec.key.variable = VariableId(static_cast<uint32_t>(i) + 1);
+      spec.name = absl::StrCat("layer/", i);
+      spec.shape = spec.full_shape = Shape{8, 8};
+      create.shards.push_back(spec);
+      for (const SlotSpec& slot : SlotsOf(optimizer)) {
+        ShardSpec of = spec;
+        ++spec.key.slot;
+        of.key = spec.key;
+        of.name = absl::StrCat(spec.name, "/", spec.key.slot);
+        of.dtype = slot.dtype();
+        of.shape = of.full_shape = slot.ShapeFor(Shape{8, 8});
+        create.shards.push_back(std::move(of));
+      }
+    }
+    Ask(create);
+  }
+
+  void Commit() {
+    CommitRequest request;
+    request.fence = fence_;
+    request.entry = EntryId(++entry_);
+    const Tensor gradient = *Tensor::Zeros(DType::kFloat32, {8, 8});
+    for (int i = 0; i < count_; ++i) {
+      CommitPart part;
+      part.shard.variable = VariableId(static_cast<uint32_t>(i) + 1);
+      part.op = WriteOp::kGradient;
+      part.values = gradient;
+      part.optimizer = StepOf(optimizer_, 0);
+      for (size_t slot = 1; slot <= SlotsOf(optimizer_).size(); ++slot)
+        part.slots.push_back(static_cast<uint8_t>(slot));
+      request.parts.push_back(std::move(part));
+    }
+    Ask(std::move(request));
+  }
+  void Pull() {
+    PullRequest request{fence_, {}};
+    for (int i = 0; i < count_; ++i)
+      request.parts.push_back({{VariableId(static_cast<uint32_t>(i) + 1), 0, 0}, std::nullopt});
+    Ask(std::move(request));
+  }
+  // Microseconds within the core, from the first call.
+  double cost() const { return cost_; }
+
+ private:
+  template <typename Request>
+  void Ask(Request request) {
+    bool done = false;
+    const double begin = CpuNow();
+    core_->Call(std::move(request), [&done](const absl::StatusOr<ReplyTo<Request>>& reply) {
+      done = true;
+      if (!reply.ok()) std::fprintf(stderr, "%s\n", reply.status().ToString().c_str());
+    });
+    while (!done && executor_.RunOne()) {
+    }
+    cost_ = CpuNow() - begin;
+  }
+
+  const int count_;
+  const Optimizer optimizer_;
+  const Fence fence_{JobId(1), Epoch(1), Incarnation(7), kCoordinatorSession, Incarnation(3)};
+  SimExecutor executor_{1};
+  std::shared_ptr<ParameterServerCore> core_;
+  uint64_t entry_ = 0;
+  double cost_ = 0;
+};
+
+// Microseconds of a commit to `count` variables, and of a pull of them: the least of some.
+std::pair<double, double> CommitAndPull(int count, const Optimizer& optimizer) {
+  SmallVariables ps(count, optimizer);
+  std::pair<double, double> least{1e12, 1e12};
+  for (int i = 0; i < 20; ++i) {
+    ps.Commit();
+    least.first = std::min(least.first, ps.cost());
+    ps.Pull();
+    least.second = std::min(least.second, ps.cost());
+  }
+  return least;
+}
+
 // Shows how often a call that costs `us` fits into a second, beside one that costs `ceiling_us`.
 void ShowCost(const std::string& what, double us, const std::string& ceiling, double ceiling_us,
               const Extras& extras = {}) {
@@ -266,6 +366,18 @@ void Run() {
   }
   const auto [first, last] = CreateVariables(absl::GetFlag(FLAGS_variables));
   ShowCost("creating the last tenth of the variables", last, "the first tenth", first);
+  const int variables = absl::GetFlag(FLAGS_variables);
+  constexpr int kFew = 64;
+  for (const Optimizer& optimizer : {Optimizer(Sgd{0.1}), Optimizer(Adam{0.1})}) {
+    const auto [few, few_pulled] = CommitAndPull(kFew, optimizer);
+    const auto [many, many_pulled] = CommitAndPull(variables, optimizer);
+    const std::string all = absl::StrCat(" on a ps, each of ", variables, " variables"),
+                      of_few = absl::StrCat("each of ", kFew);
+    ShowCost(absl::StrCat("a commit of ", OptimizerName(optimizer), all), many / variables, of_few,
+             few / kFew, {{"commit_ms", many / 1e3}});
+    ShowCost(absl::StrCat("a pull beside ", OptimizerName(optimizer), all), many_pulled / variables,
+             of_few, few_pulled / kFew, {{"pull_ms", many_pulled / 1e3}});
+  }
 }
 
 }  // namespace

@@ -146,9 +146,8 @@ absl::StatusOr<Nest> LeafOfRow(const Block::Column& column, const BlockLayout::L
     return Nest(std::move(element));
   }
   const int64_t begin = column.splits[row], end = column.splits[row + 1];
-  SparseIds ids;
-  ids.row_splits = Tensor::Vector<int64_t>({0, end - begin});
-  ASSIGN_OR_RETURN(ids.ids, column.tensor.Rows(begin, end));
+  ASSIGN_OR_RETURN(Tensor values, column.tensor.Rows(begin, end));
+  SparseIds ids = OneRow(std::move(values));
   if (spec.has_weights) {
     ASSIGN_OR_RETURN(ids.weights, column.weights_tensor.Rows(begin, end));
   }

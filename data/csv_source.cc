@@ -8,7 +8,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/random.h"
 #include "base/status_macros.h"
 #include "data/record_files.h"
 #include "data/text_columns.h"
@@ -69,43 +68,71 @@ absl::StatusOr<T> ParseFinite(absl::string_view text) {
                    "column CsvColumn::NotFinite::kTaken"));
 }
 
-// A tensor of one element for each field; a scalar where there is one.
+// The number of an empty field. REQUIRES: the column has if_empty.
+template <typename T>
+T NumberIfEmpty(const CsvColumn& column) {
+  if constexpr (std::is_arithmetic_v<T>)
+    return static_cast<T>(*column.if_empty);
+  else
+    return T::FromFloat(static_cast<float>(*column.if_empty));
+}
+
+// A tensor of one element for each field; a scalar where there is one. `column`: null if it has no
+// if_empty.
 template <typename T, typename Parse>
-absl::StatusOr<Tensor> FieldsToTensor(absl::Span<const std::string> fields, const Parse& parse) {
+absl::StatusOr<Tensor> FieldsToTensor(const CsvColumn* column, absl::Span<const std::string> fields,
+                                      const Parse& parse) {
   const Shape shape = fields.size() == 1 ? Shape() : Shape{static_cast<int64_t>(fields.size())};
   ASSIGN_OR_RETURN(Tensor tensor, Tensor::Uninitialized(DTypeOf<T>::value, shape));
   T* to = tensor.fresh_data<T>();
   for (const std::string& field : fields) {
+    if (field.empty() && column != nullptr) {
+      *to++ = NumberIfEmpty<T>(*column);
+      continue;
+    }
     ASSIGN_OR_RETURN(*to, parse(field));
     ++to;
   }
   return tensor;
 }
 
-absl::StatusOr<Tensor> ReadColumn(const CsvColumn& column, absl::Span<const std::string> fields) {
-  if (column.hash_buckets > 0) {
-    const uint64_t buckets = static_cast<uint64_t>(column.hash_buckets);
-    return FieldsToTensor<int64_t>(fields,
-                                   [buckets](absl::string_view text) -> absl::StatusOr<int64_t> {
-                                     return static_cast<int64_t>(HashText(text) % buckets);
-                                   });
+// The fields as they are.
+Nest FieldsToTexts(absl::Span<const std::string> fields) {
+  if (fields.size() == 1) return Nest(fields[0]);
+  return Nest(Nest::List(fields.begin(), fields.end()));
+}
+
+absl::StatusOr<Tensor> ReadNumbers(const CsvColumn& column, absl::Span<const std::string> fields) {
+  if (column.keys) {
+    return FieldsToTensor<int64_t>(
+        nullptr, fields, [&column](absl::string_view text) -> absl::StatusOr<int64_t> {
+          const absl::StatusOr<int64_t> key = column.keys->Key(text);
+          return key.ok() ? key : absl::DataLossError(key.status().message());
+        });
   }
+  const CsvColumn* const empty = column.if_empty ? &column : nullptr;
   return DispatchDType(
       column.dtype,
-      [&column, fields](auto type) {
+      [&column, empty, fields](auto type) {
         using T = decltype(type);
         if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
           if (column.below > 0)
-            return FieldsToTensor<T>(fields, [&column](absl::string_view text) {
+            return FieldsToTensor<T>(empty, fields, [&column](absl::string_view text) {
               return ParseBelow<T>(column.below, text);
             });
         }
         if (column.not_finite == CsvColumn::NotFinite::kRefused)
-          return FieldsToTensor<T>(fields, ParseFinite<T>);
-        return FieldsToTensor<T>(fields, ParseField<T>);
+          return FieldsToTensor<T>(empty, fields, ParseFinite<T>);
+        return FieldsToTensor<T>(empty, fields, ParseField<T>);
       },
       absl::StatusOr<Tensor>(absl::InvalidArgumentError(
           absl::StrCat(DTypeName(column.dtype), " cannot be read from text"))));
+}
+
+absl::StatusOr<Nest> ReadColumn(const CsvColumn& column, absl::Span<const std::string> fields) {
+  if (!column.keys && column.dtype == DType::kString) return FieldsToTexts(fields);
+  ASSIGN_OR_RETURN(Tensor numbers, ReadNumbers(column, fields));
+  return Nest(std::move(numbers));
 }
 
 // ---- rows of columns; false where the functions above give an error
@@ -146,11 +173,11 @@ bool IsAllowed(const CsvColumn& column, T value) {
 // Reads the fields of a column into its row.
 using ReadFieldsFn = bool (*)(const CsvColumn& column, const absl::string_view* fields, char* to);
 
-bool HashFields(const CsvColumn& column, const absl::string_view* fields, char* to) {
-  int64_t* const hashes = reinterpret_cast<int64_t*>(to);
-  for (int64_t i = 0; i < column.width; ++i)
-    hashes[i] =
-        static_cast<int64_t>(HashText(fields[i]) % static_cast<uint64_t>(column.hash_buckets));
+bool KeysOfFields(const CsvColumn& column, const absl::string_view* fields, char* to) {
+  int64_t* const keys = reinterpret_cast<int64_t*>(to);
+  for (int64_t i = 0; i < column.width; ++i) {
+    if (!column.keys->TryKey(fields[i], &keys[i])) return false;
+  }
   return true;
 }
 
@@ -158,33 +185,47 @@ template <typename T>
 bool ParseFields(const CsvColumn& column, const absl::string_view* fields, char* to) {
   T* const values = reinterpret_cast<T*>(to);
   for (int64_t i = 0; i < column.width; ++i) {
-    if (!TryParseField<T>(fields[i], &values[i]) || !IsAllowed(column, values[i])) return false;
+    if (fields[i].empty() && column.if_empty)
+      values[i] = NumberIfEmpty<T>(column);
+    else if (!TryParseField<T>(fields[i], &values[i]) || !IsAllowed(column, values[i]))
+      return false;
   }
   return true;
 }
 
-// Null: the column cannot be read.
+// Null: the column cannot be read into rows, because it stays text.
 ReadFieldsFn ReadFieldsOf(const CsvColumn& column) {
-  if (column.hash_buckets > 0) return HashFields;
+  if (column.keys) return KeysOfFields;
   return DispatchDType(
       column.dtype, [](auto type) -> ReadFieldsFn { return ParseFields<decltype(type)>; },
       ReadFieldsFn{nullptr});
 }
 
+// The dtype of the tensors that a column becomes.
+DType DTypeOfRows(const CsvColumn& column) { return column.keys ? DType::kInt64 : column.dtype; }
+
+// Columns in which `keys` also stand for hash_buckets.
+std::vector<CsvColumn> WithKeys(std::vector<CsvColumn> columns) {
+  for (CsvColumn& column : columns) {
+    if (column.hash_buckets > 0) column.keys = TextKeys::Hashed(/*salt=*/"", column.hash_buckets);
+  }
+  return columns;
+}
+
 class CsvReader : public RecordReader {
  public:
+  // REQUIRES: the columns are WithKeys.
   CsvReader(std::vector<CsvColumn> columns, char separator)
       : columns_(std::move(columns)), separator_(separator), growing_(columns_.size()) {
     for (const CsvColumn& column : columns_) {
       read_fields_.push_back(ReadFieldsOf(column));
-      const DType dtype = column.hash_buckets > 0 ? DType::kInt64 : column.dtype;
-      row_bytes_ += static_cast<size_t>(column.width * DTypeSize(dtype));
+      row_bytes_ += static_cast<size_t>(column.width * DTypeSize(DTypeOfRows(column)));
     }
   }
 
   // The first record is a header if it has all names.
   absl::Status Begin(absl::string_view text, TextPosition& at) override {
-    at = StartOfText(text);
+    RETURN_IF_ERROR(RecordReader::Begin(text, at));
     TextPosition behind = at;
     first_line_ = -1;
     PlaceByPosition();
@@ -215,9 +256,8 @@ class CsvReader : public RecordReader {
     const int64_t rows = RowsInBlock(most, bytes_left, num_fields_, row_bytes_);
     for (size_t i = 0; i < columns_.size(); ++i) {
       const CsvColumn& column = columns_[i];
-      const DType dtype = column.hash_buckets > 0 ? DType::kInt64 : column.dtype;
       const Shape shape = column.width == 1 ? Shape() : Shape{column.width};
-      if (!growing_[i].Begin(dtype, shape, rows).ok()) return 0;
+      if (!growing_[i].Begin(DTypeOfRows(column), shape, rows).ok()) return 0;
     }
     fields_.resize(num_fields_);
     return rows;
@@ -291,7 +331,7 @@ class CsvReader : public RecordReader {
     for (size_t i = 0; i < columns_.size(); ++i) {
       const auto fields = absl::MakeConstSpan(record_.fields)
                               .subspan(first_fields_[i], static_cast<size_t>(columns_[i].width));
-      absl::StatusOr<Tensor> value = ReadColumn(columns_[i], fields);
+      absl::StatusOr<Nest> value = ReadColumn(columns_[i], fields);
       if (!value.ok())
         return absl::Status(value.status().code(),
                             absl::StrCat("column \"", columns_[i].name,
@@ -329,7 +369,7 @@ class CsvReader : public RecordReader {
 }  // namespace
 
 Recipe CsvRecipe(std::string files, std::vector<CsvColumn> columns, char separator) {
-  return RecordFilesRecipe(std::move(files), [columns = std::move(columns), separator] {
+  return RecordFilesRecipe(std::move(files), [columns = WithKeys(std::move(columns)), separator] {
     return std::make_unique<CsvReader>(columns, separator);
   });
 }

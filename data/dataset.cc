@@ -1,6 +1,10 @@
 #include "data/dataset.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <set>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +21,47 @@ Dataset Refused(const What&... what) {
   return Dataset(FailedRecipe(absl::InvalidArgumentError(absl::StrCat(what...))));
 }
 
+// Whether the fields of a column are any text.
+bool IsText(const CsvColumn& column) {
+  return column.hash_buckets > 0 || column.keys || column.dtype == DType::kString;
+}
+
+// The problem with how a column of text becomes keys. Empty: none.
+std::string KeysProblem(const CsvColumn& column) {
+  if (column.hash_buckets < 0)
+    return absl::StrCat("has ", column.hash_buckets, " hash_buckets: it must be at least 0");
+  if (!column.keys) return "";
+  if (column.hash_buckets > 0) return "has hash_buckets and keys: leave hash_buckets out";
+  if (column.dtype != DType::kString)
+    return absl::StrCat("is ", DTypeName(column.dtype),
+                        " and has keys, which only texts have: use CsvColumn::Text, or set dtype "
+                        "to kString");
+  return std::string(column.keys->status().message());
+}
+
+// The problem with what an empty field stands for. Empty: none.
+std::string IfEmptyProblem(const CsvColumn& column) {
+  if (!column.if_empty) return "";
+  const double value = *column.if_empty;
+  if (IsText(column)) return "has if_empty, but text may be empty: leave it out";
+  const bool fits = DispatchDType(
+      column.dtype,
+      [value](auto type) {
+        using T = decltype(type);
+        if constexpr (std::is_same_v<T, bool>) return value == 0 || value == 1;
+        if constexpr (std::is_integral_v<T>)
+          return value == std::floor(value) &&
+                 value >= static_cast<double>(std::numeric_limits<T>::min()) &&
+                 value <= std::min(static_cast<double>(std::numeric_limits<T>::max()), 0x1p53);
+        return true;
+      },
+      true);
+  if (fits && (column.below == 0 || (value >= 0 && value < static_cast<double>(column.below))))
+    return "";
+  return absl::StrCat("has if_empty = ", value, ", which is no ", DTypeName(column.dtype),
+                      column.below > 0 ? absl::StrCat(" in [0, ", column.below, ")") : "");
+}
+
 // The problems with the columns of a CSV. Empty: none.
 std::string ColumnsProblem(const std::vector<CsvColumn>& columns) {
   constexpr int64_t kMostFields = int64_t{1} << 24;
@@ -30,19 +75,16 @@ std::string ColumnsProblem(const std::vector<CsvColumn>& columns) {
       return absl::StrCat(which, "has a width of ", column.width,
                           ": a width must be at least 1, and all widths together at most ",
                           kMostFields);
-    if (column.hash_buckets < 0)
-      return absl::StrCat(which, "has ", column.hash_buckets,
-                          " hash_buckets: it must be at least 0");
-    if (column.hash_buckets == 0 && DTypeSize(column.dtype) == 0)
-      return absl::StrCat(which, "is text, which tensors do not hold: give it hash_buckets");
-    if (column.hash_buckets == 0 &&
+    if (const std::string bad = KeysProblem(column); !bad.empty()) return absl::StrCat(which, bad);
+    if (!IsText(column) &&
         (column.dtype == DType::kComplex64 || column.dtype == DType::kComplex128))
       return absl::StrCat(which, "cannot be ", DTypeName(column.dtype));
-    if (column.below < 0 ||
-        (column.below > 0 && (column.hash_buckets > 0 || !IsInteger(column.dtype))))
+    if (const std::string bad = IfEmptyProblem(column); !bad.empty())
+      return absl::StrCat(which, bad);
+    if (column.below < 0 || (column.below > 0 && (IsText(column) || !IsInteger(column.dtype))))
       return absl::StrCat(which, "has below = ", column.below,
-                          ": it must be at least 0, and only integers without hash_buckets may "
-                          "have a bound");
+                          ": it must be at least 0, and only integers without hash_buckets or keys "
+                          "may have a bound");
   }
   return "";
 }
@@ -97,7 +139,29 @@ Dataset Dataset::Csv(std::string files, std::vector<CsvColumn> columns, char sep
   return Dataset(CsvRecipe(std::move(files), std::move(columns), separator));
 }
 
-Dataset Dataset::CriteoTsv(std::string files) { return Dataset(CriteoRecipe(std::move(files))); }
+Dataset Dataset::CriteoTsv(std::string files, CriteoKeys keys) {
+  return Dataset(CriteoRecipe(std::move(files), keys));
+}
+
+Dataset Dataset::TextLines(std::string files) { return Dataset(TextLinesRecipe(std::move(files))); }
+
+Dataset Dataset::Zip(std::vector<Dataset> datasets) {
+  if (datasets.empty()) return Refused("Zip of 0 datasets: there must be at least 1");
+  std::vector<Recipe> recipes;
+  for (const Dataset& dataset : datasets) recipes.push_back(dataset.recipe_);
+  return Dataset(ZipRecipe(std::move(recipes), {}));
+}
+
+Dataset Dataset::ZipDict(std::map<std::string, Dataset> datasets) {
+  if (datasets.empty()) return Refused("ZipDict of 0 datasets: there must be at least 1");
+  std::vector<Recipe> recipes;
+  std::vector<std::string> keys;
+  for (const auto& [key, dataset] : datasets) {
+    recipes.push_back(dataset.recipe_);
+    keys.push_back(key);
+  }
+  return Dataset(ZipRecipe(std::move(recipes), std::move(keys)));
+}
 
 Dataset Dataset::TfRecord(std::string files,
                           std::function<absl::StatusOr<Nest>(absl::string_view record)> parse) {
@@ -127,6 +191,20 @@ Dataset Dataset::MapBatches(std::function<absl::StatusOr<Nest>(const Nest& batch
                             int64_t rows) const {
   if (rows < 1) return Refused("MapBatches of ", rows, " rows: there must be at least 1");
   return Dataset(MapBatchesRecipe(recipe_, std::move(fn), rows));
+}
+
+Dataset Dataset::FlatMap(std::function<absl::StatusOr<Dataset>(const Nest&)> fn) const {
+  return Dataset(FlatMapRecipe(recipe_, std::move(fn)));
+}
+
+Dataset Dataset::Interleave(std::function<absl::StatusOr<Dataset>(const Nest&)> fn,
+                            int64_t cycle_length, int64_t block_length) const {
+  constexpr int64_t kMostSlots = 100'000;
+  if (cycle_length < 1 || cycle_length > kMostSlots || block_length < 1)
+    return Refused("Interleave with a cycle_length of ", cycle_length, " and a block_length of ",
+                   block_length, ": both must be at least 1, and cycle_length at most ",
+                   kMostSlots);
+  return Dataset(InterleaveRecipe(recipe_, std::move(fn), cycle_length, block_length));
 }
 
 Dataset Dataset::Filter(std::function<absl::StatusOr<bool>(const Nest&)> keep) const {
@@ -174,6 +252,14 @@ Dataset Dataset::Batch(int64_t size, bool drop_remainder) const {
   if (size < 1) return Refused("Batch of ", size, " elements: a batch has at least 1");
   return Dataset(BatchRecipe(recipe_, size, drop_remainder));
 }
+
+Dataset Dataset::Concatenate(const Dataset& next) const {
+  return Dataset(ConcatenateRecipe({recipe_, next.recipe_}));
+}
+
+Dataset Dataset::Unbatch() const { return Dataset(UnbatchRecipe(recipe_)); }
+
+Dataset Dataset::Cache() const { return Dataset(CacheRecipe(recipe_)); }
 
 Dataset Dataset::Prefetch(int64_t elements) const {
   return elements < 0 ? Refused("Prefetch(", elements, "): it must be at least 0")

@@ -26,18 +26,16 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/status_macros.h"
+#include "data/data_environment.h"
 #include "data/input_context.h"
 #include "data/parse_example.h"
 #include "data/tensor_spec.h"
+#include "data/text_keys.h"
 #include "tensor/argument.h"
 #include "tensor/nest.h"
 #include "tensor/tensor.h"
 
 namespace divvy {
-
-class Clock;
-class Executor;
-class FileSystem;
 
 // A column of a CSV file: one or more adjacent fields of each line. It becomes a scalar if width is
 // 1, else a tensor [width]. Text where a number is expected is DataLoss, with file and line.
@@ -45,13 +43,24 @@ class FileSystem;
 //   {"price"}
 //   {"pixels", DType::kUInt8, 0, /*width=*/784}
 //   {"city", DType::kString, /*hash_buckets=*/10'000}
+//   CsvColumn::Text("job", TextKeys::Hashed("job"))
 //   {"item", DType::kInt64, 0, 1, /*below=*/500}
 struct CsvColumn {
+  // A column of text that becomes int64 keys: hashes with a salt, or ids of a vocabulary.
+  static CsvColumn Text(std::string name, TextKeys keys, int64_t width = 1) {
+    CsvColumn column{std::move(name), DType::kString, 0, width};
+    column.keys = std::move(keys);
+    return column;
+  }
+
   // Its key in the elements; unique.
   std::string name;
+  // kString without hash_buckets and `keys`: the field as it is, a text (Nest::text), or a list of
+  // texts if width is above 1. For Vocabulary::MostFrequent, or for a Map (TextsToKeys), since
+  // Batch stacks no texts.
   DType dtype = DType::kFloat32;
-  // > 0: the field is any text, which is hashed to an int64 below this number. Set dtype to kString
-  // to make that clear.
+  // > 0: the field is any text, which is hashed to an int64 below this number, without a salt. Set
+  // dtype to kString to make that clear.
   int64_t hash_buckets = 0;
   // > 1: the number of fields. If the file has a header, `name` is the header of the first field.
   int64_t width = 1;
@@ -62,6 +71,22 @@ struct CsvColumn {
   // and line; kTaken passes them on, for a Map or Filter that handles them. If one reaches a loss,
   // every parameter that it affects becomes NaN.
   enum class NotFinite { kRefused, kTaken } not_finite = NotFinite::kRefused;
+  // The number that an empty field stands for, as record_defaults of tf.data. Absent: an empty
+  // field is DataLoss, with file and line. Not for text, where an empty field is a text like any
+  // other. InvalidArgument: `dtype` cannot hold the number, or it is not below `below`.
+  std::optional<double> if_empty = {};
+  // Makes an int64 of the field, which is any text. Text() sets it. DataLoss, with file and line: a
+  // token that a vocabulary without ids for unknown tokens does not have.
+  std::optional<TextKeys> keys = {};
+};
+
+// Which hashes Dataset::CriteoTsv makes of the categories.
+enum class CriteoKeys {
+  // A text has the same hash in all columns.
+  kByText,
+  // A text has another hash in each column, for one table that all columns share. The salts are
+  // "C1" to "C26".
+  kByColumn,
 };
 
 // How Dataset::Libsvm converts labels. SigmoidCrossEntropy needs 0 and 1; many files of the libsvm
@@ -72,18 +97,6 @@ enum class LibsvmLabels {
   kBinary,
   // 1 becomes 0, 2 becomes 1. Any other label is DataLoss, with file and line.
   kOneTwo,
-};
-
-// The file system, executor and clock that iterators use. They must outlive the iterators; the
-// executor must also outlive its own tasks.
-struct DataEnvironment {
-  // Null: FileSystem::Real().
-  FileSystem* files = nullptr;
-  // For Prefetch, and for Map with parallel calls. Null: Prefetch does nothing, and Map calls its
-  // function on the thread that calls Next.
-  Executor* executor = nullptr;
-  // Times the log lines about a slow element, one every 10 s. Null: Clock::Real().
-  const Clock* clock = nullptr;
 };
 
 // One pass over a dataset. Not thread-safe: use it from one thread at a time. Next and Seek block:
@@ -174,11 +187,11 @@ class Dataset {
   // Reads the Criteo display ads and terabyte logs: lines of label, 13 counts and 26 categories,
   // separated by tabs. Elements are {"label": float32 [], 0 or 1; "dense": float32 [13]; "sparse":
   // int64 [26]}. "dense" has the counts as written, and 0 for a missing one; nan and inf are
-  // refused. "sparse" has a hash of each category (HashText, as in Csv), an integer of at least 0.
-  // Reduce it below the number of rows of its table with Map. If the first line of a file has no
-  // tab, fields are separated by commas, as in samples of these logs; if that line begins with
-  // "label", it is a header and is skipped.
-  static Dataset CriteoTsv(std::string files);
+  // refused. "sparse" has a hash of each category, 63 of the 64 bits of TextKey, an integer of at
+  // least 0. Reduce it below the number of rows of its table with Map. If the first line of a file
+  // has no tab, fields are separated by commas, as in samples of these logs; if that line begins
+  // with "label", it is a header and is skipped.
+  static Dataset CriteoTsv(std::string files, CriteoKeys keys = CriteoKeys::kByText);
   // Reads TFRecord files; each element is the result of `parse` for a record. The record's memory
   // is valid during the call only. DataLoss: a checksum that does not match, or a record that is
   // cut off. These errors, and those of `parse`, include the record's number in its file, counted
@@ -190,6 +203,15 @@ class Dataset {
   //
   //   Dataset::TfRecord("clicks-*", {{"label"}, {"ids", DType::kInt64, {8}}})
   static Dataset TfRecord(std::string files, std::vector<ExampleFeature> features);
+  // Reads files of text: each element is a line without its end, a text (Nest::text). Blank lines
+  // are elements, too. Batch stacks no texts, so make keys of them with Map first.
+  //
+  //   Dataset::TextLines("speech*").Map(TextsToKeys({{"", words, Tokenizer::Words()}})).Batch(64)
+  static Dataset TextLines(std::string files);
+  // Element i is the list of the elements i of all datasets; of ZipDict a dict of them. Ends with
+  // the shortest. InvalidArgument: no dataset.
+  static Dataset Zip(std::vector<Dataset> datasets);
+  static Dataset ZipDict(std::map<std::string, Dataset> datasets);
   // element(i) for i in [0, size). With size -1 it continues until `element` returns nullopt, or
   // forever. REQUIRES: `element` depends on the index only. InvalidArgument: nullopt before the
   // given size.
@@ -211,6 +233,21 @@ class Dataset {
   //   ratings.MapBatches([](const Nest& batch) -> absl::StatusOr<Nest> {...}).Shuffle(10'000, seed)
   Dataset MapBatches(std::function<absl::StatusOr<Nest>(const Nest& batch)> fn,
                      int64_t rows = 1024) const;
+  // The elements of fn(first element), then those of fn(second element), and so on. REQUIRES: `fn`
+  // returns an equal dataset whenever it is called with the same element. A seek reads forward
+  // through the datasets, or asks for their sizes if they are known; to move back it starts at
+  // element 0. An error of `fn` counts as one element.
+  //
+  //   names.FlatMap([](const Nest& name) -> absl::StatusOr<Dataset> {
+  //     ASSIGN_OR_RETURN(std::string file, name.text());
+  //     return Dataset::TextLines(file);
+  //   });
+  Dataset FlatMap(std::function<absl::StatusOr<Dataset>(const Nest&)> fn) const;
+  // As FlatMap, but takes turns: `block_length` elements of each of up to `cycle_length` datasets.
+  // A dataset that has ended is replaced by the next one when its turn comes again, as with
+  // tf.data's deterministic interleave. A seek reads forward.
+  Dataset Interleave(std::function<absl::StatusOr<Dataset>(const Nest&)> fn, int64_t cycle_length,
+                     int64_t block_length = 1) const;
   // Keeps the elements for which `keep` returns true.
   Dataset Filter(std::function<absl::StatusOr<bool>(const Nest&)> keep) const;
   // Skips up to `limit` elements of a pass that are DataLoss or InvalidArgument: bad lines and
@@ -240,6 +277,16 @@ class Dataset {
   // InvalidArgument: elements that differ in structure, dtype or shape, or leaves that cannot be
   // stacked (texts).
   Dataset Batch(int64_t size, bool drop_remainder = false) const;
+  // The elements of this dataset, then those of `next`.
+  Dataset Concatenate(const Dataset& next) const;
+  // The inverse of Batch: each row of each element is an element. InvalidArgument: leaves without
+  // rows, or with different numbers of rows. A seek reads forward through the batches that have not
+  // been read before.
+  Dataset Unbatch() const;
+  // Keeps the elements that an iterator has read, in memory. So Repeat reads and computes them only
+  // once. Keeps runs of 1024 elements, so an iterator that seeks keeps only what is near to where
+  // it reads.
+  Dataset Cache() const;
   // Prefetches up to `elements` elements on the environment's executor. Without an executor it does
   // nothing.
   Dataset Prefetch(int64_t elements) const;

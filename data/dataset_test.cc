@@ -321,7 +321,7 @@ TEST(BatchTest, RefusesElementsThatAreNotAlike) {
               HasSubstr("the element is {\"b\""));
   EXPECT_THAT(refusal(Nest(Nest::List{Nest(1.0f)}), Nest()), HasSubstr("in its element 1"));
   EXPECT_THAT(refusal(Nest{{"t", Nest("text")}}, Nest{{"t", Nest("text")}}),
-              HasSubstr("\"t\" cannot be batched"));
+              HasSubstr("\"t\" is text, which tensors do not hold"));
   EXPECT_THAT(refusal(Nest{{"s", sparse}}, Nest{{"s", weighted}}), HasSubstr("\"s\" is"));
   EXPECT_THAT(refusal(Nest{{"s", sparse}}, Nest{{"s", two_rows}}),
               HasSubstr("\"s\" has 2 rows of sparse ids in element 1"));
@@ -369,7 +369,7 @@ TEST(ArgumentsTest, WhatCannotBeIsRefusedByTheIterator) {
       {Dataset::Csv("f", {}), "no columns"},
       {Dataset::Csv("f", {{"a"}, {"a"}}), "column \"a\" is named twice"},
       {Dataset::Csv("f", {{"a", DType::kFloat32, 0, 0}}), "width of 0"},
-      {Dataset::Csv("f", {{"a", DType::kString}}), "give it hash_buckets"},
+      {Dataset::Csv("f", {CsvColumn::Text("a", TextKeys::Hashed("a", -1))}), "with -1 buckets"},
       {Dataset::Csv("f", {{"a", DType::kComplex64}}), "cannot be complex64"},
       {Dataset::Csv("f", {{"a", DType::kInt64, -1}}), "-1 hash_buckets"},
       {Dataset::Csv("f", {{"a", DType::kInt64, 0, 1, /*below=*/-1}}), "has below = -1"},

@@ -126,6 +126,58 @@ TEST_F(FileDatasetsTest, CsvReadsEveryTypeThatTensorsHold) {
   EXPECT_EQ(*row["f64"].tensor()->scalar<double>(), 1.5);
 }
 
+TEST_F(FileDatasetsTest, EmptyFieldsAreRefusedOrStandForANumber) {
+  // The second row is in one piece only with quotes.
+  Write("a.csv", "1,2,3\n,,\n\"\",5,\"\"\n");
+  EXPECT_THAT(Shown(Dataset::Csv("a.csv", {{"x"}, {"y", DType::kInt64}, {"z"}})).back(),
+              HasSubstr("a.csv: line 2: column \"x\": "));
+  CsvColumn x{"x"}, y{"y", DType::kInt64}, z{"z", DType::kFloat16};
+  x.if_empty = -1.5;
+  y.if_empty = 7;
+  y.below = 8;
+  z.if_empty = 0.5;
+  const std::vector<Nest> rows = Read(Dataset::Csv("a.csv", {x, y, z}));
+  ASSERT_EQ(rows.size(), 3u);
+  for (const size_t row : {1u, 2u}) {
+    EXPECT_EQ(*rows[row]["x"].tensor()->scalar<float>(), -1.5f);
+    EXPECT_EQ(*rows[row]["y"].tensor()->scalar<int64_t>(), row == 1 ? 7 : 5);
+    EXPECT_EQ(rows[row]["z"].tensor()->scalar<Half>()->ToFloat(), 0.5f);
+  }
+  // Element by element, as behind a Map.
+  const auto pass = [](const Nest& row) -> absl::StatusOr<Nest> { return row["x"]; };
+  EXPECT_EQ(Read(Dataset::Csv("a.csv", {x, y, z}).Map(pass)).size(), 3u);
+  for (const double bad : {8.0, -1.0, 0.5}) {
+    y.if_empty = bad;
+    EXPECT_THAT(std::string(FirstError(Dataset::Csv("a.csv", {x, y, z})).message()),
+                HasSubstr("column \"y\" has if_empty = "));
+  }
+  CsvColumn text{"t", DType::kString, 10};
+  text.if_empty = 0;
+  EXPECT_THAT(std::string(FirstError(Dataset::Csv("a.csv", {text})).message()),
+              HasSubstr("text may be empty"));
+}
+
+TEST_F(FileDatasetsTest, OtherEncodingsAreNamed) {
+  const std::string utf16(
+      "\xFF\xFE"
+      "1\0,\0",
+      6),
+      utf32(
+          "\0\0\xFE\xFF\0\0\0"
+          "1",
+          8);
+  for (const auto& [bytes, name] : {std::pair(utf16, "UTF-16"), std::pair(utf32, "UTF-32")}) {
+    Write("a.csv", bytes);
+    for (const Dataset& dataset : {Dataset::Csv("a.csv", kXAndY), Dataset::Libsvm("a.csv"),
+                                   Dataset::CriteoTsv("a.csv"), Dataset::TextLines("a.csv")}) {
+      const absl::Status error = FirstError(dataset);
+      EXPECT_EQ(error.code(), absl::StatusCode::kDataLoss);
+      EXPECT_THAT(std::string(error.message()),
+                  HasSubstr(absl::StrCat("a.csv: the file is ", name, ": convert it to UTF-8")));
+    }
+  }
+}
+
 TEST_F(FileDatasetsTest, CsvTextIsHashedIntoItsBuckets) {
   Write("a.csv", "cat,1\ndog,2\ncat,3\n,4\n");
   const std::vector<Nest> rows = Read(Dataset::Csv(
@@ -532,6 +584,23 @@ TEST_F(FileDatasetsTest, GlobsAndShardsAreReadInTheOrderOfTheirNames) {
   EXPECT_THAT(Shown(Dataset::Csv("day/part-[12].csv", kXAndY)), ElementsAre("5 6 -> 7"));
   EXPECT_THAT(Shown(Dataset::Csv("s-0000?-of-00002", kXAndY)), ElementsAre("1 2 -> 3", "1 2 -> 3"));
   EXPECT_THAT(Shown(Dataset::Csv("s@2", kXAndY)), ElementsAre("1 2 -> 3", "1 2 -> 3"));
+}
+
+TEST_F(FileDatasetsTest, LinesAreTextsInTheOrderOfTheFiles) {
+  Write("a.txt", "one\r\n\n two \n");
+  Write("b.txt", "three");
+  const Dataset lines = Dataset::TextLines("*.txt");
+  std::vector<std::string> texts;
+  for (const Nest& element : PlainPass(lines, environment_)) texts.push_back(*element.text());
+  EXPECT_EQ(texts, (std::vector<std::string>{"one", "", " two ", "three"}));
+  for (uint64_t seed = 1; seed <= 5; ++seed)
+    ExpectEveryPositionCanBeSought(lines, seed, environment_);
+  const Dataset lengths = lines.Map([](const Nest& line) -> absl::StatusOr<Nest> {
+    return Nest(static_cast<int64_t>(line.text()->size()));
+  });
+  EXPECT_EQ(PlainPass(lengths.Batch(3), environment_).size(), 2u);
+  EXPECT_EQ(lines.Batch(2).Iterate(environment_)->Next().status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(FileDatasetsTest, FilesThatAreNotThereAreNamed) {

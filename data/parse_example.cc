@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "data/stacking.h"
 #include "formats/example.h"
 
 namespace divvy {
@@ -54,6 +55,23 @@ absl::StatusOr<Nest> ToTensor(const ExampleFeature& feature, const ExampleValues
   return Nest(std::move(tensor));
 }
 
+// The key of each of these texts of `feature`.
+absl::StatusOr<Nest> ToKeys(const ExampleFeature& feature, const ExampleValues& values) {
+  ASSIGN_OR_RETURN(const std::vector<absl::string_view> texts,
+                   ListOf<absl::string_view>(feature, values));
+  const int64_t count = static_cast<int64_t>(texts.size());
+  ASSIGN_OR_RETURN(const Shape shape, ShapeFor(feature, count));
+  std::vector<int64_t> keys(texts.size());
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const absl::StatusOr<int64_t> key = feature.keys->Key(texts[i]);
+    if (!key.ok()) return Refused(feature, "has a bad value: ", key.status().message());
+    keys[i] = *key;
+  }
+  ASSIGN_OR_RETURN(Tensor tensor, Tensor::Copy<int64_t>(shape, keys));
+  if (feature.shape.rank() != 1 || feature.shape.dim(0) != -1) return Nest(std::move(tensor));
+  return Nest(OneRow(std::move(tensor)));
+}
+
 absl::StatusOr<Nest> ToTexts(const ExampleFeature& feature, const ExampleValues& values) {
   if (feature.shape.rank() > 1)
     return Refused(feature, "wanted as texts of shape ", feature.shape.ToString(),
@@ -68,6 +86,10 @@ absl::StatusOr<Nest> ToTexts(const ExampleFeature& feature, const ExampleValues&
 }
 
 absl::StatusOr<Nest> Take(const ExampleFeature& feature, const ExampleValues& values) {
+  if (feature.keys && feature.dtype != DType::kString)
+    return Refused(feature, "wanted as ", DTypeName(feature.dtype),
+                   " with keys: only texts (string) become keys");
+  if (feature.keys) return ToKeys(feature, values);
   switch (feature.dtype) {
     case DType::kInt64: return ToTensor<int64_t>(feature, values);
     case DType::kFloat32: return ToTensor<float>(feature, values);

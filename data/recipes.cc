@@ -1,11 +1,13 @@
 #include "data/recipes.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/status_message.h"
+#include "data/progress.h"
 #include "data/transform.h"
 
 namespace divvy::data_internal {
@@ -99,6 +101,37 @@ absl::Status BlockIterator::EveryRow(int64_t position, int64_t step, int64_t mos
   const int64_t row = (position - first_) / step;
   rows.Add(block_, row, std::min(most, block_->count() - row));
   return absl::OkStatus();
+}
+
+MeasuredSource::MeasuredSource(Source source, const DataEnvironment& environment,
+                               std::string reader)
+    : source_(std::move(source)), clock_(&ClockOf(environment)), reader_(std::move(reader)) {}
+
+absl::Status MeasuredSource::Rows(int64_t position, int64_t most, RowList& rows) {
+  if (!std::exchange(asked_, true)) length_ = source_.size();
+  if (length_) {
+    if (position >= *length_) return absl::OkStatus();
+    return source_.Rows(position, std::min(most, *length_ - position), rows);
+  }
+  const size_t had = rows.size();
+  RETURN_IF_ERROR(source_.Rows(position, most, rows));
+  if (rows.size() > had) return absl::OkStatus();
+  ASSIGN_OR_RETURN(length_, Count());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> MeasuredSource::Count() {
+  if (const std::optional<int64_t> known = source_.size()) return *known;
+  Progress progress(*clock_);
+  int64_t position = 0;
+  while (true) {
+    RowList rows;
+    RETURN_IF_ERROR(source_.Rows(position, BlockIterator::kMostRows, rows));
+    if (rows.empty()) return position;
+    position += static_cast<int64_t>(rows.size());
+    progress.Tick(
+        [&] { return absl::StrCat(reader_, " has counted ", position, " elements of a pass"); });
+  }
 }
 
 absl::Status Source::EveryRow(int64_t position, int64_t step, int64_t most, RowList& rows) {

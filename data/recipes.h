@@ -118,6 +118,35 @@ class Source {
   std::optional<int64_t> position_ = 0;
 };
 
+// A source whose length is wanted, but only at its end. Asking for its size before each element
+// would interrupt a source that reads ahead. So the size is asked for once, and counted if it is
+// still unknown when the end has been passed.
+class MeasuredSource {
+ public:
+  // `reader` is for log lines.
+  MeasuredSource(Source source, const DataEnvironment& environment, std::string reader);
+  // As Source::Rows. If it adds none, `position` is past the end, and length() is known.
+  absl::Status Rows(int64_t position, int64_t most, RowList& rows);
+  std::optional<int64_t> length() const { return length_; }
+  std::optional<int64_t> size() { return length_ ? length_ : source_.size(); }
+
+ private:
+  absl::StatusOr<int64_t> Count();
+
+  Source source_;
+  const Clock* clock_;
+  std::string reader_;
+  bool asked_ = false;
+  std::optional<int64_t> length_;
+};
+
+// Whether the error belongs to one element, after which reading can continue. Other errors prevent
+// that.
+inline bool IsOfAnElement(const absl::Status& error) {
+  return error.code() == absl::StatusCode::kDataLoss ||
+         error.code() == absl::StatusCode::kInvalidArgument;
+}
+
 // a * b + c; nullopt on overflow. A position that overflows is past every end.
 std::optional<int64_t> MultiplyAdd(int64_t a, int64_t b, int64_t c);
 
@@ -136,7 +165,8 @@ Recipe CsvRecipe(std::string files, std::vector<CsvColumn> columns, char separat
 
 // text_sources.cc
 Recipe LibsvmRecipe(std::string files, int64_t below, LibsvmLabels labels);
-Recipe CriteoRecipe(std::string files);
+Recipe CriteoRecipe(std::string files, CriteoKeys keys);
+Recipe TextLinesRecipe(std::string files);
 
 // tfrecord_source.cc
 using ParseRecord = std::function<absl::StatusOr<Nest>(absl::string_view record)>;
@@ -158,6 +188,16 @@ Recipe HoldOutRecipe(Recipe source, int64_t num_shards, int64_t index);
 Recipe TakeRecipe(Recipe source, int64_t n);
 Recipe SkipRecipe(Recipe source, int64_t n);
 Recipe BatchRecipe(Recipe source, int64_t size, bool drop_remainder);
+
+// combine.cc
+using ExpandFn = std::function<absl::StatusOr<Dataset>(const Nest&)>;
+// `keys`: one for each source, or empty if elements are lists.
+Recipe ZipRecipe(std::vector<Recipe> sources, std::vector<std::string> keys);
+Recipe ConcatenateRecipe(std::vector<Recipe> sources);
+Recipe FlatMapRecipe(Recipe source, ExpandFn fn);
+Recipe InterleaveRecipe(Recipe source, ExpandFn fn, int64_t cycle_length, int64_t block_length);
+Recipe UnbatchRecipe(Recipe source);
+Recipe CacheRecipe(Recipe source);
 
 // auto_shard.cc
 Recipe AutoShardRecipe(Recipe source, AutoShardPolicy policy, int64_t num_workers, int64_t worker);

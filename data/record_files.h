@@ -25,7 +25,7 @@ class RecordReader {
   // Begins a new file and sets `at` to its first record.
   virtual absl::Status Begin(absl::string_view file, TextPosition& at) {
     at = StartOfText(file);
-    return absl::OkStatus();
+    return CheckEncoding(file);
   }
   // Skips the next record, good or bad. False: there is none.
   virtual bool Skip(absl::string_view file, TextPosition& at) = 0;

@@ -270,6 +270,10 @@ absl::StatusOr<Nest> Stack(Joining joining, const std::string& path,
     case Nest::Kind::kTensor: return StackTensors(joining, path, elements);
     case Nest::Kind::kDict: return StackDicts(joining, path, elements);
     case Nest::Kind::kList: return StackLists(joining, path, elements);
+    case Nest::Kind::kText:
+      return absl::InvalidArgumentError(absl::StrCat(
+          Leaf(path), " is text, which tensors do not hold: it is ", first.ToString(),
+          ". Make keys of it (CsvColumn::Text, ExampleFeature::Text, Map with TextsToKeys)"));
     default:
       return absl::InvalidArgumentError(
           absl::StrCat(Leaf(path), " cannot be batched: it is ", first.ToString(),
@@ -285,6 +289,13 @@ bool IsSparseIds(const Nest& nest) {
   if (dict->size() != 2 + dict->count("weights")) return false;
   return std::all_of(dict->begin(), dict->end(),
                      [](const auto& entry) { return entry.second.kind() == Nest::Kind::kTensor; });
+}
+
+SparseIds OneRow(Tensor ids) {
+  SparseIds row;
+  row.row_splits = Tensor::Vector<int64_t>({0, ids.shape().num_elements()});
+  row.ids = std::move(ids);
+  return row;
 }
 
 absl::StatusOr<int64_t> NumRows(const Nest& rows) {

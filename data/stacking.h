@@ -17,6 +17,9 @@ namespace divvy {
 // optionally "weights", and nothing else.
 bool IsSparseIds(const Nest& nest);
 
+// SparseIds of one row that has all of `ids`, int64 [n]; without weights.
+SparseIds OneRow(Tensor ids);
+
 // The number of rows, which must be the same for every leaf of `rows`. SparseIds count as one leaf;
 // each of their lists is a row. InvalidArgument: leaves with different numbers, a leaf without rows
 // (a scalar or a text), invalid SparseIds, or no leaf at all.

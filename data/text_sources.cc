@@ -8,9 +8,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "base/random.h"
 #include "base/status_macros.h"
 #include "data/record_files.h"
+#include "data/stacking.h"
 #include "data/text_columns.h"
 #include "formats/csv.h"
 #include "formats/libsvm.h"
@@ -115,9 +115,7 @@ class LibsvmReader : public RecordReader {
   }
 
   Nest ToNest() const {
-    SparseIds features;
-    features.ids = Tensor::Vector<int64_t>(row_.ids);
-    features.row_splits = Tensor::Vector<int64_t>({0, static_cast<int64_t>(row_.ids.size())});
+    SparseIds features = OneRow(Tensor::Vector<int64_t>(row_.ids));
     features.weights = Tensor::Vector<float>(row_.values);
     return Nest{{"features", Nest(std::move(features))},
                 {"label", Nest(Tensor::Scalar<float>(row_.label))}};
@@ -136,8 +134,14 @@ class LibsvmReader : public RecordReader {
 
 class CriteoReader : public RecordReader {
  public:
+  explicit CriteoReader(CriteoKeys keys) {
+    for (size_t i = 0; i < kCategories; ++i)
+      keys_.push_back(
+          TextKeys::Hashed(keys == CriteoKeys::kByColumn ? absl::StrCat("C", i + 1) : ""));
+  }
+
   absl::Status Begin(absl::string_view text, TextPosition& at) override {
-    at = StartOfText(text);
+    RETURN_IF_ERROR(RecordReader::Begin(text, at));
     TextPosition behind = at;
     absl::string_view line;
     TakeLine(text, behind, &line);
@@ -188,7 +192,7 @@ class CriteoReader : public RecordReader {
         return false;
     }
     int64_t* const sparse = sparse_.row_as<int64_t>(row);
-    for (size_t i = 0; i < kCategories; ++i) sparse[i] = Category(fields[1 + kCounts + i]);
+    for (size_t i = 0; i < kCategories; ++i) sparse[i] = Category(i, fields[1 + kCounts + i]);
     return true;
   }
 
@@ -207,8 +211,10 @@ class CriteoReader : public RecordReader {
   static constexpr size_t kFields = 1 + kCounts + kCategories;
   static constexpr size_t kRowBytes = (1 + kCounts) * sizeof(float) + kCategories * sizeof(int64_t);
 
-  static int64_t Category(absl::string_view field) {
-    return static_cast<int64_t>(HashText(field) >> 1);
+  int64_t Category(size_t column, absl::string_view field) const {
+    int64_t key = 0;
+    keys_[column].TryKey(field, &key);  // a hash of 64 bits cannot fail
+    return static_cast<int64_t>(static_cast<uint64_t>(key) >> 1);
   }
 
   absl::StatusOr<Nest> ToNest(absl::string_view line) const {
@@ -228,14 +234,30 @@ class CriteoReader : public RecordReader {
       dense.push_back(count);
     }
     std::vector<int64_t> sparse;
-    for (size_t i = 1 + kCounts; i < fields.size(); ++i) sparse.push_back(Category(fields[i]));
+    for (size_t i = 0; i < kCategories; ++i) sparse.push_back(Category(i, fields[1 + kCounts + i]));
     return Nest{{"label", Nest(Tensor::Scalar<float>(label))},
                 {"dense", Nest(Tensor::Vector<float>(dense))},
                 {"sparse", Nest(Tensor::Vector<int64_t>(sparse))}};
   }
 
-  char separator_ = '\t';  // of the file
+  std::vector<TextKeys> keys_;  // of each category
+  char separator_ = '\t';       // of the file
   GrowingColumn label_, dense_, sparse_;
+};
+
+// ---- lines
+
+class LineReader : public RecordReader {
+ public:
+  bool Skip(absl::string_view text, TextPosition& at) override {
+    absl::string_view line;
+    return TakeLine(text, at, &line);
+  }
+  Element Read(absl::string_view text, TextPosition& at) override {
+    absl::string_view line;
+    if (!TakeLine(text, at, &line)) return std::nullopt;
+    return Nest(std::string(line));
+  }
 };
 
 }  // namespace
@@ -245,8 +267,13 @@ Recipe LibsvmRecipe(std::string files, int64_t below, LibsvmLabels labels) {
       std::move(files), [below, labels] { return std::make_unique<LibsvmReader>(below, labels); });
 }
 
-Recipe CriteoRecipe(std::string files) {
-  return RecordFilesRecipe(std::move(files), [] { return std::make_unique<CriteoReader>(); });
+Recipe TextLinesRecipe(std::string files) {
+  return RecordFilesRecipe(std::move(files), [] { return std::make_unique<LineReader>(); });
+}
+
+Recipe CriteoRecipe(std::string files, CriteoKeys keys) {
+  return RecordFilesRecipe(std::move(files),
+                           [keys] { return std::make_unique<CriteoReader>(keys); });
 }
 
 }  // namespace divvy::data_internal

@@ -68,15 +68,17 @@ class ExampleReader : public TfRecordReader {
         features_(features),
         rows_(ColumnsOf(features)),
         growing_(features.size()),
+        texts_(features.size()),
         to_(features.size()) {
-    for (const ExampleFeature& feature : features_)
-      row_bytes_ +=
-          HasColumn(feature)
-              ? static_cast<size_t>(feature.shape.num_elements() * DTypeSize(feature.dtype))
-              : 0;
     std::set<std::string> names;
-    for (const ExampleFeature& feature : features_)
+    for (size_t i = 0; i < features_.size(); ++i) {
+      const ExampleFeature& feature = features_[i];
       has_columns_ &= HasColumn(feature) && names.insert(feature.name).second;
+      if (!HasColumn(feature)) continue;
+      const int64_t count = feature.shape.num_elements();
+      row_bytes_ += static_cast<size_t>(count * DTypeSize(DTypeOfRows(feature)));
+      if (feature.keys) texts_[i].resize(static_cast<size_t>(count));
+    }
   }
 
   int64_t BeginRows(int64_t most, size_t bytes_left) override {
@@ -84,7 +86,7 @@ class ExampleReader : public TfRecordReader {
     if (!has_columns_ || features_.empty()) return 0;
     const int64_t rows = RowsInBlock(most, bytes_left, kLeastRecord, row_bytes_);
     for (size_t i = 0; i < features_.size(); ++i) {
-      if (!growing_[i].Begin(features_[i].dtype, features_[i].shape, rows).ok()) return 0;
+      if (!growing_[i].Begin(DTypeOfRows(features_[i]), features_[i].shape, rows).ok()) return 0;
     }
     return rows;
   }
@@ -93,8 +95,9 @@ class ExampleReader : public TfRecordReader {
     const auto record = ReadTfRecord(file, at.offset);
     ++at.line;
     if (!record.ok() || !record->has_value() || (*record)->size() > kMaxRecordBytes) return false;
-    for (size_t i = 0; i < to_.size(); ++i) to_[i] = growing_[i].row(row);
-    return rows_.Read(**record, to_);
+    for (size_t i = 0; i < to_.size(); ++i)
+      to_[i] = features_[i].keys ? reinterpret_cast<char*>(texts_[i].data()) : growing_[i].row(row);
+    return rows_.Read(**record, to_) && MakeKeys(row);
   }
 
   absl::StatusOr<Nest> EndRows(int64_t rows) override {
@@ -102,20 +105,40 @@ class ExampleReader : public TfRecordReader {
   }
 
  private:
+  // Makes keys of texts_ in this row. False: a text has none.
+  bool MakeKeys(int64_t row) {
+    for (size_t i = 0; i < features_.size(); ++i) {
+      if (!features_[i].keys) continue;
+      int64_t* const keys = growing_[i].row_as<int64_t>(row);
+      for (size_t at = 0; at < texts_[i].size(); ++at) {
+        if (!features_[i].keys->TryKey(texts_[i][at], &keys[at])) return false;
+      }
+    }
+    return true;
+  }
+
   // Whether every record has the same number of numbers.
   static bool HasColumn(const ExampleFeature& feature) {
-    return (feature.dtype == DType::kFloat32 || feature.dtype == DType::kInt64) &&
-           feature.shape.status().ok() && feature.shape.rank() < Shape::kMaxRank &&
+    const bool is_right_type =
+        feature.keys ? feature.dtype == DType::kString
+                     : feature.dtype == DType::kFloat32 || feature.dtype == DType::kInt64;
+    return is_right_type && feature.shape.status().ok() && feature.shape.rank() < Shape::kMaxRank &&
            feature.shape.num_elements() >= 0;
+  }
+
+  static DType DTypeOfRows(const ExampleFeature& feature) {
+    return feature.keys ? DType::kInt64 : feature.dtype;
   }
 
   static std::vector<ExampleColumn> ColumnsOf(const std::vector<ExampleFeature>& features) {
     std::vector<ExampleColumn> columns;
-    for (const ExampleFeature& feature : features)
-      columns.push_back({feature.name,
-                         feature.dtype == DType::kInt64 ? ExampleColumn::Type::kInt64
-                                                        : ExampleColumn::Type::kFloat,
+    for (const ExampleFeature& feature : features) {
+      const auto type = feature.keys                     ? ExampleColumn::Type::kBytes
+                        : feature.dtype == DType::kInt64 ? ExampleColumn::Type::kInt64
+                                                         : ExampleColumn::Type::kFloat;
+      columns.push_back({feature.name, type,
                          static_cast<size_t>(std::max<int64_t>(feature.shape.num_elements(), 0))});
+    }
     return columns;
   }
 
@@ -125,6 +148,7 @@ class ExampleReader : public TfRecordReader {
   size_t row_bytes_ = 0;
   // One for each feature.
   std::vector<GrowingColumn> growing_;
+  std::vector<std::vector<absl::string_view>> texts_;  // of features with keys, in one record
   std::vector<char*> to_;
 };
 

@@ -94,6 +94,14 @@ struct TransformRules {
   std::optional<WorkerShare> shard;
 };
 
+// The rules of a transform about whose elements no more is known.
+inline TransformRules Rules(ElementOrder elements, bool keeps_all) {
+  TransformRules rules;
+  rules.elements = elements;
+  rules.keeps_all = keeps_all;
+  return rules;
+}
+
 // The recipe of a transform. Its iterator is an IteratorT(source, arguments...) or an
 // IteratorT(source, environment, arguments...).
 template <typename IteratorT, typename... Args>

@@ -18,21 +18,6 @@
 namespace divvy::data_internal {
 namespace {
 
-// The rules of a transform that does not change elements.
-TransformRules Same(ElementOrder elements, bool keeps_all) {
-  TransformRules rules;
-  rules.elements = elements;
-  rules.keeps_all = keeps_all;
-  return rules;
-}
-
-// Whether the error belongs to one element, after which reading can continue. Other errors prevent
-// that.
-bool IsOfAnElement(const absl::Status& error) {
-  return error.code() == absl::StatusCode::kDataLoss ||
-         error.code() == absl::StatusCode::kInvalidArgument;
-}
-
 // ---- Filter
 
 using FilterFn = std::function<absl::StatusOr<bool>(const Nest&)>;
@@ -226,7 +211,7 @@ class ChoiceIterator : public RowIterator {
 };
 
 Recipe ChoiceRecipe(Recipe source, Choice choice, std::optional<WorkerShare> shard = std::nullopt) {
-  TransformRules rules = Same(ElementOrder::kSame, /*keeps_all=*/false);
+  TransformRules rules = Rules(ElementOrder::kSame, /*keeps_all=*/false);
   rules.shard = shard;
   return MakeTransform<ChoiceIterator>(std::move(source), rules, std::move(choice));
 }
@@ -241,53 +226,28 @@ int64_t ShardSize(int64_t size, int64_t num_shards, int64_t index) {
 class RepeatIterator : public RowIterator {
  public:
   RepeatIterator(Source source, const DataEnvironment& environment, int64_t times)
-      : source_(std::move(source)), clock_(ClockOf(environment)), times_(times) {}
+      : pass_(std::move(source), environment, "Repeat"), times_(times) {}
 
  private:
   absl::Status Rows(int64_t position, int64_t most, RowList& rows) override {
     if (times_ == 0) return absl::OkStatus();
-    if (!std::exchange(asked_, true)) pass_ = source_.size();
-    if (!pass_) {
-      // The length of a pass is unknown until one has ended. Asking before each element would
-      // interrupt a source that reads ahead.
-      const size_t had = rows.size();
-      RETURN_IF_ERROR(source_.Rows(position, most, rows));
-      if (rows.size() > had) return absl::OkStatus();
-      RETURN_IF_ERROR(MeasurePass());
-    }
-    if (*pass_ == 0 || (times_ > 0 && position / *pass_ >= times_)) return absl::OkStatus();
-    const int64_t in_pass = position % *pass_;
-    return source_.Rows(in_pass, std::min(most, *pass_ - in_pass), rows);
+    const size_t had = rows.size();
+    RETURN_IF_ERROR(pass_.Rows(position, most, rows));
+    if (rows.size() > had) return absl::OkStatus();
+    const int64_t length = *pass_.length();
+    if (length == 0 || (times_ > 0 && position / length >= times_)) return absl::OkStatus();
+    return pass_.Rows(position % length, most, rows);
   }
 
   std::optional<int64_t> KnownSize() override {
     if (times_ == 0) return 0;
-    const std::optional<int64_t> pass = source_.size();
+    const std::optional<int64_t> pass = pass_.size();
     if (!pass || *pass == 0) return pass;
     return times_ < 0 ? std::nullopt : MultiplyAdd(*pass, times_, 0);
   }
 
-  absl::Status MeasurePass() {
-    pass_ = source_.size();
-    Progress progress(clock_);
-    for (int64_t position = 0; !pass_;) {
-      RowList rows;
-      RETURN_IF_ERROR(source_.Rows(position, BlockIterator::kMostRows, rows));
-      position += static_cast<int64_t>(rows.size());
-      if (rows.empty()) pass_ = position;
-      progress.Tick(
-          [&] { return absl::StrCat("Repeat has counted ", position, " elements of a pass"); });
-    }
-    return absl::OkStatus();
-  }
-
-  Source source_;
-  const Clock& clock_;
+  MeasuredSource pass_;
   const int64_t times_;  // -1: forever
-  // Whether source_.size() was called before the first element.
-  bool asked_ = false;
-  // The length of a pass, if known.
-  std::optional<int64_t> pass_;
 };
 
 // ---- Shuffle
@@ -405,22 +365,22 @@ TransformRules Batching(int64_t size, bool drop_remainder) {
 
 Recipe FilterRecipe(Recipe source, FilterFn keep) {
   return MakeTransform<FilterIterator>(
-      std::move(source), Same(ElementOrder::kSame, /*keeps_all=*/false), std::move(keep));
+      std::move(source), Rules(ElementOrder::kSame, /*keeps_all=*/false), std::move(keep));
 }
 
 Recipe IgnoreErrorsRecipe(Recipe source, int64_t limit) {
   return MakeTransform<IgnoreErrorsIterator>(std::move(source),
-                                             Same(ElementOrder::kSame, /*keeps_all=*/true), limit);
+                                             Rules(ElementOrder::kSame, /*keeps_all=*/true), limit);
 }
 
 Recipe ShuffleRecipe(Recipe source, int64_t window, uint64_t seed) {
   return MakeTransform<ShuffleIterator>(
-      std::move(source), Same(ElementOrder::kMixed, /*keeps_all=*/true), window, seed);
+      std::move(source), Rules(ElementOrder::kMixed, /*keeps_all=*/true), window, seed);
 }
 
 Recipe RepeatRecipe(Recipe source, int64_t times) {
   return MakeTransform<RepeatIterator>(std::move(source),
-                                       Same(ElementOrder::kMixed, /*keeps_all=*/true), times);
+                                       Rules(ElementOrder::kMixed, /*keeps_all=*/true), times);
 }
 
 Recipe ShardRecipe(Recipe source, int64_t num_shards, int64_t index) {

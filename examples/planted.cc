@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -258,6 +260,27 @@ Nest Visits(const VisitsOptions& options) {
           {"item", items.Done()},
           {"tag", tags.Done()},
           {"planted", {{"user", user_points.Done()}, {"item", item_points.Done()}}}};
+}
+
+Dataset Sentences(const SentencesOptions& options) {
+  const absl::Status usable = Above0({{"sentences", options.sentences},
+                                      {"topics", options.topics},
+                                      {"words", options.words},
+                                      {"length", options.length}});
+  const auto sentence = [options, usable](int64_t i) -> absl::StatusOr<std::optional<Nest>> {
+    if (!usable.ok()) return usable;
+    Random random = RecordRandom(options.seed, i);
+    const uint64_t topic = random.Below(static_cast<uint64_t>(options.topics));
+    std::string text;
+    for (int64_t word = 0; word < options.length; ++word) {
+      const double uniform = random.Uniform();
+      absl::StrAppend(&text, word > 0 ? " " : "", "topic", topic, "word",
+                      static_cast<int64_t>(static_cast<double>(options.words) * uniform * uniform));
+    }
+    return Nest(std::move(text));
+  };
+  // The one element of bad options is their error.
+  return Dataset::Generator(sentence, usable.ok() ? options.sentences : 1);
 }
 
 }  // namespace divvy::planted

@@ -3,7 +3,8 @@
 //
 // The leaf "planted" has the prediction of the planted model for each record. Record i depends only
 // on the options and on i: it is the same in every process, and a longer data set begins with the
-// records of a shorter one. The functions return a failed Nest on errors. InvalidArgument: an
+// records of a shorter one. The functions return a failed Nest on errors, and Sentences a dataset
+// whose iterator returns them. InvalidArgument: an
 // option that is not above 0; the message names it. ResourceExhausted: memory cannot hold so many
 // records. Pure; thread-safe; some microseconds for each record.
 #ifndef DIVVY_EXAMPLES_PLANTED_H_
@@ -55,6 +56,17 @@ struct VisitsOptions {
 // Returns {"user", "item", "tag": int64 [visits], "planted": {"user", "item": float32 [visits,
 // 8]}}. "planted" has the points, whose dots rank the items. Ids count from 0.
 Nest Visits(const VisitsOptions& options = {});
+
+// Sentences of made-up words. Each is about one topic, and has words of that topic alone, the first
+// ones more often. So words of one topic stand near each other, and words of two topics never do.
+struct SentencesOptions {
+  int64_t sentences = 20'000;
+  int64_t topics = 20, words = 50;  // words of each topic
+  int64_t length = 12;              // words of each sentence
+  uint64_t seed = 1;
+};
+// A dataset of texts. A word names its topic and itself, as in "topic3word17"; both count from 0.
+Dataset Sentences(const SentencesOptions& options = {});
 
 }  // namespace divvy::planted
 

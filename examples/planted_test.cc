@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_split.h"
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -249,6 +250,60 @@ TEST(PlantedTest, MoreRecordsThanMemoryHoldsAreAnErrorWithTheOptionsName) {
   for (const auto& [failed, message] : cases) {
     EXPECT_EQ(failed.status().code(), absl::StatusCode::kResourceExhausted);
     EXPECT_THAT(failed.status().message(), HasSubstr(message));
+  }
+}
+
+std::vector<std::string> TextsOf(const Dataset& dataset) {
+  std::vector<std::string> texts;
+  const auto pass = dataset.Iterate();
+  for (;;) {
+    const auto element = pass->Next();
+    EXPECT_TRUE(element.ok()) << element.status();
+    if (!element.ok() || !element->has_value()) return texts;
+    texts.push_back(*(*element)->text());
+  }
+}
+
+TEST(SentencesTest, EachHasFrequentAndRareWordsOfOneTopic) {
+  SentencesOptions options;
+  options.sentences = 500;
+  options.topics = 3;
+  options.words = 7;
+  options.length = 4;
+  std::map<std::string, int> counts;
+  for (const std::string& text : TextsOf(Sentences(options))) {
+    const std::vector<std::string> words = absl::StrSplit(text, ' ');
+    ASSERT_EQ(words.size(), 4) << text;
+    for (const std::string& word : words) {
+      EXPECT_EQ(word.substr(0, word.find("word")), words[0].substr(0, words[0].find("word")));
+      ++counts[word];
+    }
+  }
+  EXPECT_EQ(counts.size(), 3 * 7);
+  EXPECT_GT(counts["topic2word0"], 2 * counts["topic2word6"]);
+}
+
+TEST(SentencesTest, AreTheSameInEveryPassAndALongerDataSetBeginsWithTheShorter) {
+  SentencesOptions options;
+  options.sentences = 20;
+  std::vector<std::string> longer = TextsOf(Sentences(options));
+  EXPECT_EQ(TextsOf(Sentences(options)), longer);
+  options.sentences = 10;
+  longer.resize(10);
+  EXPECT_EQ(TextsOf(Sentences(options)), longer);
+  options.seed = 2;
+  EXPECT_NE(TextsOf(Sentences(options)), longer);
+}
+
+TEST(SentencesTest, AnOptionThatIsNotAboveZeroIsNamed) {
+  SentencesOptions none, wordless;
+  none.sentences = -1;
+  wordless.words = 0;
+  for (const auto& [options, message] :
+       {std::pair(none, "sentences is -1, must be above 0"), std::pair(wordless, "words is 0")}) {
+    const absl::Status refused = Sentences(options).Iterate()->Next().status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(refused.message(), HasSubstr(message));
   }
 }
 

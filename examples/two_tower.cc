@@ -34,7 +34,7 @@ const Mlp kItemTower("item_tower", {2 * kWidth, 64, kWidth});
 bool Planted() { return absl::GetFlag(FLAGS_data).empty(); }
 
 // [batch, batch]: how near each item of the batch is to each user. The right items are on the
-// diagonal; the others serve as wrong items.
+// diagonal.
 Var Scores(const Var& users, const Var& items) {
   return MatMul(users, items, Transpose::kNo, Transpose::kYes);
 }
@@ -45,9 +45,12 @@ ModelOutput Forward(GradientTape& tape, const Nest& batch) {
       tag = kTagTable(tape, batch["tag"]);
   Var users = L2Normalize(kUserTower(tape, user)),
       items = L2Normalize(kItemTower(tape, Concat({item, tag}, 1)));
-  Var scores = Scores(users, items) * 10.0f;
-  ModelOutput output = {SoftmaxCrossEntropy(scores, Range(scores.shape().dim(0))),
-                        {{"recall@10", RecallAt(10, scores)}}};
+  // The items of other rows serve as wrong answers, but not the right item itself.
+  InBatchSoftmaxOptions options;
+  options.item_ids = batch["item"];
+  options.temperature = 0.1f;
+  ModelOutput output = {InBatchSoftmax(users, items, options),
+                        {{"recall@10", RecallAt(10, Scores(users, items))}}};
   if (Planted())
     output.metrics.emplace(
         "ceiling", RecallAt(10, Scores(batch["planted"]["user"], batch["planted"]["item"])));

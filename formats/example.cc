@@ -141,8 +141,23 @@ bool ReadFloats(absl::string_view bytes, size_t count, char* to) {
   return true;
 }
 
-// Reads a Feature that is one packed list.
+// Reads `count` fields of bytes, which are all of `list`.
+bool ReadTexts(absl::string_view list, size_t count, char* to) {
+  for (size_t i = 0; i < count; ++i) {
+    absl::string_view text;
+    if (!TakeBytesField(1, list, &text)) return false;
+    std::memcpy(to + i * sizeof(text), &text, sizeof(text));
+  }
+  return list.empty();
+}
+
+// Reads a Feature that is one packed list, or one list of bytes.
 bool ReadColumn(absl::string_view feature, const ExampleColumn& column, char* to) {
+  if (column.type == ExampleColumn::Type::kBytes) {
+    absl::string_view list;
+    return TakeBytesField(1, feature, &list) && feature.empty() &&
+           ReadTexts(list, column.count, to);
+  }
   const bool is_float = column.type == ExampleColumn::Type::kFloat;
   absl::string_view list, packed;
   if (!TakeBytesField(is_float ? 2 : 3, feature, &list) || !feature.empty()) return false;

@@ -39,7 +39,7 @@ absl::StatusOr<std::map<absl::string_view, ExampleValues>> ReadExample(absl::str
 // A feature of which every record has the same number of values.
 struct ExampleColumn {
   std::string name;
-  enum class Type { kFloat, kInt64 } type = Type::kFloat;
+  enum class Type { kFloat, kInt64, kBytes } type = Type::kFloat;
   size_t count = 1;
 };
 
@@ -48,10 +48,11 @@ class ExampleRowReader {
  public:
   // REQUIRES: the names are unique.
   explicit ExampleRowReader(std::vector<ExampleColumn> columns);
-  // Writes the values of column i to to[i], as float or int64_t. False: the record is bad, or a
-  // feature is not as its column says, or it is encoded in an unusual way (values that are not
-  // packed, or in several parts): ReadExample tells. The memory is unspecified then. REQUIRES:
-  // to[i] has room for the values of column i, at any alignment.
+  // Writes the values of column i to to[i], as float, int64_t, or absl::string_view that borrows
+  // the record's memory. False: the record is bad, or a feature is not as its column says, or it is
+  // encoded in an unusual way (values that are not packed, or in several parts): ReadExample tells.
+  // The memory is unspecified then. REQUIRES: to[i] has room for the values of column i, at any
+  // alignment.
   bool Read(absl::string_view record, absl::Span<char* const> to);
 
  private:

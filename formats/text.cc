@@ -84,6 +84,16 @@ bool ParsePlain(absl::string_view text, double* value, bool* is_exact) {
 
 }  // namespace
 
+absl::Status CheckEncoding(absl::string_view text) {
+  const absl::string_view four = text.substr(0, 4), two = text.substr(0, 2);
+  const bool is_utf32 =
+      four == absl::string_view("\xFF\xFE\0\0", 4) || four == absl::string_view("\0\0\xFE\xFF", 4);
+  if (!is_utf32 && two != "\xFF\xFE" && two != "\xFE\xFF") return absl::OkStatus();
+  const absl::string_view name = is_utf32 ? "UTF-32" : "UTF-16";
+  return absl::DataLossError(absl::StrCat(
+      "the file is ", name, ": convert it to UTF-8, as with iconv -f ", name, " -t UTF-8"));
+}
+
 bool TakeLine(absl::string_view text, TextPosition& at, absl::string_view* line) {
   if (at.offset >= text.size()) return false;
   const size_t end = text.find('\n', at.offset);

@@ -22,6 +22,8 @@ struct TextPosition {
 // end.
 bool TakeLine(absl::string_view text, TextPosition& at, absl::string_view* line);
 
+// DataLoss, naming the way out, if `text` begins with the byte order mark of UTF-16 or UTF-32.
+absl::Status CheckEncoding(absl::string_view text);
 // The start of `text`, after a UTF-8 byte order mark if there is one.
 TextPosition StartOfText(absl::string_view text);
 

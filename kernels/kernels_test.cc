@@ -11,6 +11,7 @@
 #include "kernels/bfloat16.h"
 #include "kernels/duplicates.h"
 #include "kernels/elements.h"
+#include "kernels/halves.h"
 
 namespace divvy {
 namespace {
@@ -261,6 +262,73 @@ TEST(BFloat16Test, AtRandomFollowsFromTheKeyAlone) {
   };
   EXPECT_EQ(rounded(1), rounded(1));
   EXPECT_NE(rounded(1), rounded(2));
+}
+
+// ---- halves -------------------------------------------------------------------------------------
+
+// The values next to `value` in steps of `dtype`.
+std::vector<float> Rounded(DType dtype, const std::vector<float>& values, uint64_t key) {
+  std::vector<uint16_t> bits(values.size());
+  const auto count = static_cast<int64_t>(values.size());
+  ToHalvesAtRandom(dtype, values.data(), count, {key, 5, 7}, bits.data());
+  std::vector<float> rounded(values.size());
+  FromHalves(dtype, bits.data(), count, rounded.data());
+  return rounded;
+}
+
+TEST(HalvesTest, AtRandomIsOneOfBothNeighboursAndRightOnAverage) {
+  constexpr int64_t kCount = 1 << 16;
+  // Normal and denormal numbers of a float16.
+  for (const float value : {1.0003f, -0.3f, 60'000.7f, 3.3e-5f, -1.23e-6f}) {
+    for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+      SCOPED_TRACE(value);
+      std::map<float, int64_t> seen;
+      double sum = 0;
+      for (const float each : Rounded(dtype, std::vector<float>(kCount, value), 17)) {
+        ++seen[each];
+        sum += each;
+      }
+      ASSERT_EQ(seen.size(), 2u);
+      EXPECT_LT(seen.begin()->first, value);
+      EXPECT_GT(seen.rbegin()->first, value);
+      const double step = seen.rbegin()->first - seen.begin()->first;
+      EXPECT_NEAR(sum / kCount, value, step * 0.01);
+    }
+  }
+}
+
+TEST(HalvesTest, EveryFloat16HoldsItself) {
+  for (uint32_t bits = 0; bits < 0x7C00; ++bits) {
+    const float value = HalfBits{static_cast<uint16_t>(bits)}.ToFloat();
+    for (const float each : {value, -value}) {
+      for (uint64_t key = 0; key < 3; ++key)
+        ASSERT_EQ(Rounded(DType::kFloat16, {each, each, each}, key), std::vector<float>(3, each));
+    }
+  }
+}
+
+TEST(HalvesTest, WhatIsTooLargeIsInfinite) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (uint64_t key = 0; key < 100; ++key) {
+    const std::vector<float> rounded =
+        Rounded(DType::kFloat16, {65'504, 65'510, 65'520, -1e6f, infinity, 1e-13f}, key);
+    EXPECT_EQ(rounded, (std::vector<float>{65'504, 65'504, infinity, -infinity, infinity, 0}));
+    EXPECT_TRUE(
+        std::isnan(Rounded(DType::kFloat16, {std::numeric_limits<float>::quiet_NaN()}, key)[0]));
+  }
+}
+
+TEST(HalvesTest, ARowDrawsFromItsOwnCounters) {
+  const std::vector<float> values(100, 1.0003f);
+  std::vector<uint16_t> a(100), b(100), c(92);
+  ToHalvesAtRandom(DType::kFloat16, values.data(), 100, {1, 2, 3}, a.data());
+  ToHalvesAtRandom(DType::kFloat16, values.data(), 100, {1, 2, 4}, b.data());
+  EXPECT_NE(a, b);
+  // Eight elements use one counter.
+  EXPECT_EQ(std::vector<uint16_t>(a.begin() + 8, a.end()),
+            std::vector<uint16_t>(b.begin(), b.end() - 8));
+  ToHalvesAtRandom(DType::kFloat16, values.data(), 100, {1, 3, 3}, b.data());
+  EXPECT_NE(a, b);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ absl::string_view WriteOpName(WriteOp op) {
     case WriteOp::kScatterMin: return "scatter_min";
     case WriteOp::kScatterMax: return "scatter_max";
     case WriteOp::kGradient: return "gradient";
+    case WriteOp::kEvict: return "evict";
   }
   return "unknown";
 }

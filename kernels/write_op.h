@@ -23,9 +23,16 @@ enum class WriteOp : uint8_t {
   kScatterDiv,
   kScatterMin,
   kScatterMax,
-  kGradient
+  kGradient,
+  // Of tables alone: rows go by the table's rule. The write names what Evict of
+  // ps_server/core/table needs instead of rows, and has no values.
+  kEvict
 };
 
+// Whether the operation writes single rows.
+constexpr bool IsScatter(WriteOp op) {
+  return op >= WriteOp::kScatterUpdate && op <= WriteOp::kScatterMax;
+}
 // "assign", "scatter_add", ...: for messages.
 absl::string_view WriteOpName(WriteOp op);
 

@@ -88,6 +88,8 @@ GradientTape::GradientTape(VariableReader& variables, Mode mode)
 
 GradientTape::~GradientTape() = default;
 
+uint64_t GradientTape::seed() const { return state_->variables().seed(); }
+
 Var GradientTape::Read(absl::string_view variable) & {
   internal::Leaf& leaf = state_->Whole(variable);
   leaf.asked = true;

@@ -128,6 +128,9 @@ class GradientTape {
   absl::StatusOr<Gradients> GradientOfSum(const Var& target, double scale = 1);
   // The mode that the tape was made with.
   Mode mode() const { return mode_; }
+  // The seed of the step's random operations: the same on every attempt of a step, and another one
+  // in each step and replica. Derive several seeds from it with MixSeeds (base/random.h).
+  uint64_t seed() const;
 
  private:
   std::unique_ptr<internal::TapeState> state_;

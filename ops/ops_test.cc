@@ -9,6 +9,8 @@
 #include <tuple>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "base/random.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ops/blas_threads.h"
@@ -795,6 +797,48 @@ TEST(Conv2DTest, IsItsDefinitionForEveryWindowStrideAndPadding) {
         }
       }
     }
+  }
+}
+
+// Float32 images with few channels take another way than others.
+TEST(Conv2DTest, OfFewChannelsIsItsDefinition) {
+  const uint64_t seed = EntropySeed();
+  SCOPED_TRACE(absl::StrCat("seed ", seed));
+  Random random(seed);
+  for (int i = 0; i < 60; ++i) {
+    const auto upto = [&](int64_t most) { return 1 + static_cast<int64_t>(random.Below(most)); };
+    const int64_t channels = upto(i % 3 == 0 ? 40 : 4);
+    const Shape image = {upto(4) - 1, upto(12), random.Chance(0.1) ? upto(5) - 1 : upto(40),
+                         channels};
+    const int64_t stride = upto(3);
+    // A window beyond the image needs padding.
+    const bool is_large = random.Chance(0.2) || image.dim(2) == 0;
+    const Padding padding = is_large || random.Chance(0.5) ? Padding::kSame : Padding::kValid;
+    const Shape window = {upto(is_large ? 6 : std::min<int64_t>(6, image.dim(1))),
+                          upto(is_large ? 6 : std::min<int64_t>(6, image.dim(2))), channels,
+                          upto(70)};
+    const Tensor x = Sample(image), kernel = Sample(window);
+    SCOPED_TRACE(absl::StrCat(image.ToString(), " by ", window.ToString(), ", stride ", stride));
+    const Tensor wanted = ConvolutionByDefinition(x, kernel, stride, padding);
+    const Var few = Cast(There(x), DType::kFloat32), weights = Cast(There(kernel), DType::kFloat32);
+    const Var y = Conv2D(few, weights, stride, padding);
+    ASSERT_EQ(wanted.shape(), y.shape());
+    EXPECT_THAT(ValuesOf<double>(Cast(y, DType::kFloat64)),
+                Pointwise(DoubleNear(1e-3), *wanted.values<double>()));
+    // The gradients of sum(y * g), in both dtypes.
+    const Tensor g = Sample(wanted.shape());
+    std::vector<double> gradients[2];
+    for (const DType dtype : {DType::kFloat64, DType::kFloat32}) {
+      MapReader reader;
+      GradientTape tape(reader);
+      const Var v = tape.Watch("kernel", *Cast(There(kernel), dtype).Value());
+      const Var sum =
+          ReduceSum(Conv2D(Cast(There(x), dtype), v, stride, padding) * Cast(There(g), dtype));
+      const Gradients all = *tape.Gradient(sum);
+      gradients[dtype == DType::kFloat32] = ValuesOf<double>(
+          Cast(There(std::get<Tensor>(all.entries().at("kernel"))), DType::kFloat64));
+    }
+    EXPECT_THAT(gradients[1], Pointwise(DoubleNear(2e-2), gradients[0]));
   }
 }
 

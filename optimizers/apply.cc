@@ -51,8 +51,8 @@ void WithKernel(const OptimizerStep& step, const Use& use) {
                  ? use(internal::FtrlKernel<internal::FtrlRootPower>{step})
                  : use(internal::FtrlKernel<internal::FtrlAnyPower>{step});
     case OptimizerKind::kAdam:            // needs the t of its rows: AdamDense, AdamSparse
-    case OptimizerKind::kRowwiseAdagrad:  // goes row by row: RowwiseAdagradRow
-      return;
+    case OptimizerKind::kRowwiseAdagrad:  // go by row: ApplyRow
+    case OptimizerKind::kGroupFtrl: return;
   }
 }
 
@@ -122,6 +122,25 @@ void RowwiseAdagradRow(const OptimizerStep& step, const ParameterBlock& block, i
       {block.values.data() + row * block.width, gradient, {}, block.width});
 }
 
+void GroupFtrlRow(const OptimizerStep& step, const ParameterBlock& block, int64_t row,
+                  const float* gradient) {
+  const Run run = RunAt(block, row, 1, gradient);
+  return step.learning_rate_power == -0.5f
+             ? internal::GroupFtrlKernel<internal::FtrlRootPower>{step}(run)
+             : internal::GroupFtrlKernel<internal::FtrlAnyPower>{step}(run);
+}
+
+// Whether the elements of a row depend on each other, so that ApplyRow takes one row after another.
+bool GoesByRow(OptimizerKind kind) {
+  return kind == OptimizerKind::kRowwiseAdagrad || kind == OptimizerKind::kGroupFtrl;
+}
+
+void ApplyRow(const OptimizerStep& step, const ParameterBlock& block, int64_t row,
+              const float* gradient) {
+  return step.kind == OptimizerKind::kGroupFtrl ? GroupFtrlRow(step, block, row, gradient)
+                                                : RowwiseAdagradRow(step, block, row, gradient);
+}
+
 absl::Status CheckSlot(OptimizerKind optimizer, const ParameterBlock& block, size_t slot,
                        SlotSpec::Kind kind) {
   const size_t wanted =
@@ -155,10 +174,10 @@ void ApplyDense(const OptimizerStep& step, const ParameterBlock& block,
     return step.amsgrad ? AdamDense<true>(step, block, gradient.data())
                         : AdamDense<false>(step, block, gradient.data());
   }
-  if (step.kind == OptimizerKind::kRowwiseAdagrad) {
+  if (GoesByRow(step.kind)) {
     return AtVectorLevel([&] {
       for (int64_t row = 0; row < block.rows(); ++row)
-        RowwiseAdagradRow(step, block, row, gradient.data() + row * block.width);
+        ApplyRow(step, block, row, gradient.data() + row * block.width);
     });
   }
   const Run run = RunAt(block, 0, block.rows(), gradient.data());
@@ -175,10 +194,9 @@ void ApplySparse(const OptimizerStep& step, const ParameterBlock& block,
   const auto for_each_row = [&](const auto& apply) {
     AtVectorLevel([&] { ForEachRow(block, rows, gradient.data(), first_row, apply); });
   };
-  if (step.kind == OptimizerKind::kRowwiseAdagrad) {
-    return for_each_row([&](int64_t row, const float* row_gradient) {
-      RowwiseAdagradRow(step, block, row, row_gradient);
-    });
+  if (GoesByRow(step.kind)) {
+    return for_each_row(
+        [&](int64_t row, const float* row_gradient) { ApplyRow(step, block, row, row_gradient); });
   }
   WithKernel(step, [&](const auto& kernel) {
     for_each_row([&](int64_t row, const float* row_gradient) {

@@ -1,7 +1,8 @@
-// The arithmetic of Ftrl; see run.h.
+// The arithmetic of Ftrl and GroupFtrl; see run.h.
 #ifndef DIVVY_OPTIMIZERS_FTRL_KERNEL_H_
 #define DIVVY_OPTIMIZERS_FTRL_KERNEL_H_
 
+#include <algorithm>
 #include <cmath>
 
 #include "optimizers/optimizer.h"
@@ -45,6 +46,29 @@ struct FtrlKernel {
       w[i] = std::fabs(pull) > l1 ? shrunk : 0.0f;
       linear[i] = pull;
       accumulator[i] = grown;
+    }
+  }
+};
+
+// For one row, which is the group: the row that Ftrl computes, scaled down or set to 0.
+template <typename Power>
+struct GroupFtrlKernel {
+  const OptimizerStep& step;
+  void operator()(const Run& run) const {
+    FtrlKernel<Power>{step}(run);
+    if (step.l21 == 0) return;
+    // Of what l1 leaves of z, which is z - clip(z, -l1, l1).
+    const float norm = std::sqrt(SumInLanes(run.slots[1], run.n, [l1 = step.l1](float z) {
+      const float left = std::max(std::fabs(z) - l1, 0.0f);
+      return left * left;
+    }));
+    const float penalty = step.l21 * std::sqrt(static_cast<float>(run.n));
+    float* __restrict w = run.values;
+    if (norm <= penalty) {
+      std::fill_n(w, run.n, 0.0f);
+    } else {
+      const float scale = 1.0f - penalty / norm;
+      for (int64_t i = 0; i < run.n; ++i) w[i] *= scale;
     }
   }
 };

@@ -36,6 +36,9 @@ std::vector<SlotSpec> Slots(const RmsProp& rms_prop) {
 std::vector<SlotSpec> Slots(const Ftrl& ftrl) {
   return {{"accumulator", SlotKind::kValues, ftrl.initial_accumulator}, {"linear"}};
 }
+std::vector<SlotSpec> Slots(const GroupFtrl& ftrl) {
+  return {{"accumulator", SlotKind::kValues, ftrl.initial_accumulator}, {"linear"}};
+}
 
 // The slots of the step's optimizer, without their initial values.
 std::vector<SlotSpec> SlotsOfStep(const OptimizerStep& step) {
@@ -56,6 +59,7 @@ std::vector<SlotSpec> SlotsOfStep(const OptimizerStep& step) {
       return Slots(rms_prop);
     }
     case OptimizerKind::kFtrl: return Slots(Ftrl{});
+    case OptimizerKind::kGroupFtrl: return Slots(GroupFtrl{});
   }
   return {};
 }
@@ -102,13 +106,22 @@ OptimizerStep Scalars(const RmsProp& rms_prop) {
   return step;
 }
 
-OptimizerStep Scalars(const Ftrl& ftrl) {
+template <typename AnyFtrl>
+OptimizerStep FtrlScalars(const AnyFtrl& ftrl) {
   OptimizerStep step;
   step.l1 = ftrl.l1;
   step.l2 = ftrl.l2;
   step.learning_rate_power = ftrl.learning_rate_power;
   step.beta = ftrl.beta;
   step.l2_shrinkage = ftrl.l2_shrinkage;
+  return step;
+}
+
+OptimizerStep Scalars(const Ftrl& ftrl) { return FtrlScalars(ftrl); }
+
+OptimizerStep Scalars(const GroupFtrl& ftrl) {
+  OptimizerStep step = FtrlScalars(ftrl);
+  step.l21 = ftrl.l21;
   return step;
 }
 
@@ -165,7 +178,9 @@ absl::Status CheckScalars(const OptimizerStep& step) {
           .NotNegative("epsilon", step.epsilon)
           .status();
     case OptimizerKind::kFtrl:
-      check.NotNegative("l1", step.l1)
+    case OptimizerKind::kGroupFtrl:
+      check.NotNegative("l21", step.l21)
+          .NotNegative("l1", step.l1)
           .NotNegative("l2", step.l2)
           .NotPositive("learning_rate_power", step.learning_rate_power);
       return check.NotNegative("beta", step.beta)
@@ -192,6 +207,7 @@ absl::string_view OptimizerName(OptimizerKind kind) {
     case OptimizerKind::kAdam: return "Adam";
     case OptimizerKind::kRmsProp: return "RmsProp";
     case OptimizerKind::kFtrl: return "Ftrl";
+    case OptimizerKind::kGroupFtrl: return "GroupFtrl";
   }
   return "unknown optimizer";
 }
@@ -230,7 +246,7 @@ bool operator==(const OptimizerStep& a, const OptimizerStep& b) {
   const auto tied = [](const OptimizerStep& s) {
     return std::tie(s.kind, s.learning_rate, s.momentum, s.nesterov, s.epsilon, s.beta1, s.beta2,
                     s.weight_decay, s.amsgrad, s.rho, s.centered, s.l1, s.l2, s.learning_rate_power,
-                    s.beta, s.l2_shrinkage);
+                    s.beta, s.l2_shrinkage, s.l21);
   };
   return tied(a) == tied(b);
 }
@@ -250,10 +266,12 @@ absl::Status Validate(const OptimizerStep& step) {
                                                    ": the learning rate is ", step.learning_rate,
                                                    "; give a finite number"));
   }
-  // Ftrl divides by it.
-  if (step.kind == OptimizerKind::kFtrl && step.learning_rate <= 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("Ftrl: the learning rate is ", step.learning_rate, "; give one above 0"));
+  const bool divides_by_rate =
+      step.kind == OptimizerKind::kFtrl || step.kind == OptimizerKind::kGroupFtrl;
+  if (divides_by_rate && step.learning_rate <= 0) {
+    return absl::InvalidArgumentError(absl::StrCat(OptimizerName(step.kind),
+                                                   ": the learning rate is ", step.learning_rate,
+                                                   "; give one above 0"));
   }
   return absl::OkStatus();
 }

@@ -69,6 +69,11 @@ struct RowwiseAdagrad {
 //
 // t counts the gradients that have been applied to *this row*. Keras counts steps of the optimizer
 // instead, and decays the slots of rows that a sparse gradient does not name.
+//
+// So this is also PyTorch's SparseAdam and TensorFlow Addons' LazyAdam: a sparse gradient changes
+// m, v and w of the rows that it names, and of no others. m and v are the same numbers as theirs.
+// They take t from the optimizer's step, so the result is the same for a row that every gradient
+// has named. Of a row that is named for the first time at a late step they do not correct the bias.
 struct Adam {
   LearningRate learning_rate;
   float beta1 = 0.9f;      // [0, 1)
@@ -111,8 +116,31 @@ struct Ftrl {
   float beta = 0;                     // >= 0
   float l2_shrinkage = 0;             // >= 0
 };
+// Ftrl with a group lasso on each row, so that the whole rows of useless ids become exactly 0
+// (sparse group lasso: Yuan and Lin, "Model selection and estimation in regression with grouped
+// variables", 2006; with FTRL: Yue et al., "Adaptive optimizers with sparse group lasso for neural
+// networks in CTR prediction", 2021). n' and z are those of Ftrl. Then, for each row:
+//
+//   s = z - clip(z, -l1, l1)
+//   w = -max(0, 1 - l21 sqrt(width) / ||s||) s / (n'^-p / lr + 2 l2 + beta / lr)
+//
+// ||s|| is the Euclidean norm over the row, and `width` its number of elements (for rank 0 and 1:
+// 1, so the group lasso is another l1). A row is 0 exactly where the minimum of Ftrl's objective
+// plus the penalty l21 sqrt(width) ||w|| has a row of 0. Where it is not 0, w is that minimum if n'
+// is the same in the whole row, and otherwise close to it. With l21 0 this is Ftrl.
+struct GroupFtrl {
+  LearningRate learning_rate;         // > 0 at every step
+  float l21 = 0;                      // >= 0; the group lasso
+  float l1 = 0;                       // >= 0
+  float l2 = 0;                       // >= 0
+  float learning_rate_power = -0.5f;  // <= 0
+  float initial_accumulator = 0.1f;   // >= 0
+  float beta = 0;                     // >= 0
+  float l2_shrinkage = 0;             // >= 0
+};
 // Any of the optimizers above.
-using Optimizer = std::variant<Sgd, Momentum, Adagrad, RowwiseAdagrad, Adam, RmsProp, Ftrl>;
+using Optimizer =
+    std::variant<Sgd, Momentum, Adagrad, RowwiseAdagrad, Adam, RmsProp, Ftrl, GroupFtrl>;
 
 // The kind of an optimizer, in the order of the alternatives of Optimizer.
 enum class OptimizerKind : uint8_t {
@@ -122,12 +150,13 @@ enum class OptimizerKind : uint8_t {
   kRowwiseAdagrad,
   kAdam,
   kRmsProp,
-  kFtrl
+  kFtrl,
+  kGroupFtrl
 };
 // The kind of this optimizer.
 OptimizerKind KindOf(const Optimizer& optimizer);
 // The optimizer's part of a slot's name: "Sgd", "Momentum", "Adagrad", "RowwiseAdagrad", "Adam",
-// "RmsProp" or "Ftrl". Valid forever.
+// "RmsProp", "Ftrl" or "GroupFtrl". Valid forever.
 absl::string_view OptimizerName(OptimizerKind kind);
 inline absl::string_view OptimizerName(const Optimizer& optimizer) {
   return OptimizerName(KindOf(optimizer));
@@ -164,7 +193,7 @@ struct SlotSpec {
 //   Adagrad, RowwiseAdagrad    accumulator
 //   Adam                       m, v, t; vhat with amsgrad
 //   RmsProp                    rms; momentum if momentum > 0; mg if centered
-//   Ftrl                       accumulator, linear
+//   Ftrl, GroupFtrl            accumulator, linear
 std::vector<SlotSpec> SlotsOf(const Optimizer& optimizer);
 
 // The optimizer's scalars at one step, which travel with a gradient. With this and the slots a
@@ -180,7 +209,8 @@ struct OptimizerStep {
   bool amsgrad = false;
   float rho = 0;  // RmsProp
   bool centered = false;
-  float l1 = 0, l2 = 0, learning_rate_power = 0, beta = 0, l2_shrinkage = 0;  // Ftrl
+  float l1 = 0, l2 = 0, learning_rate_power = 0, beta = 0, l2_shrinkage = 0;  // Ftrl, GroupFtrl
+  float l21 = 0;                                                              // GroupFtrl
 };
 bool operator==(const OptimizerStep& a, const OptimizerStep& b);
 inline bool operator!=(const OptimizerStep& a, const OptimizerStep& b) { return !(a == b); }

@@ -32,7 +32,9 @@ std::vector<Optimizer> AllOptimizers() {
           RmsProp{0.1, 0.8f, 0, 1e-3f, /*centered=*/true},
           RmsProp{0.1, 0.8f, 0.5f, 1e-3f, /*centered=*/true},
           Ftrl{0.1, 0.02f, 0.05f},
-          Ftrl{0.1, 0, 0, -0.7f, 0.1f, 0.3f, 0.01f}};
+          Ftrl{0.1, 0, 0, -0.7f, 0.1f, 0.3f, 0.01f},
+          GroupFtrl{0.1, /*l21=*/0.3f, 0.02f, 0.05f},
+          GroupFtrl{0.1, /*l21=*/0.3f, 0, 0, -0.7f, 0.1f, 0.3f, 0.01f}};
 }
 
 // ---- learning rates -----------------------------------------------------------------------------
@@ -277,6 +279,12 @@ TEST(OptimizerStepTest, EachScalarThatItsKernelUsesIsCheckedAndNamed) {
       {Ftrl{0.1}, &OptimizerStep::beta, -1, "Ftrl: beta is -1; give a finite number at least 0"},
       {Ftrl{0.1}, &OptimizerStep::l2_shrinkage, -1,
        "Ftrl: l2_shrinkage is -1; give a finite number at least 0"},
+      {GroupFtrl{0.1}, &OptimizerStep::l21, -1,
+       "GroupFtrl: l21 is -1; give a finite number at least 0"},
+      {GroupFtrl{0.1}, &OptimizerStep::l1, -1,
+       "GroupFtrl: l1 is -1; give a finite number at least 0"},
+      {GroupFtrl{0.1}, &OptimizerStep::learning_rate, 0,
+       "GroupFtrl: the learning rate is 0; give one above 0"},
   };
   for (const auto& [optimizer, field, value, problem] : cases) {
     OptimizerStep step = StepOf(optimizer, 0);
@@ -450,6 +458,72 @@ TEST(AdamTest, EachRowCountsItsOwnGradients) {
   EXPECT_EQ(w.values[0], alone.values[0]);
 }
 
+// SparseAdam of PyTorch and LazyAdam of TensorFlow Addons, in double: moments of the named rows
+// alone; t counts the steps of the optimizer.
+struct LazyAdam {
+  std::vector<double> w, m, v;
+  int64_t width, t = 0;
+
+  void Apply(absl::Span<const int64_t> rows, absl::Span<const float> gradient) {
+    ++t;
+    const double rate = 0.1 * std::sqrt(1 - std::pow(0.95f, t)) / (1 - std::pow(0.8f, t));
+    for (size_t i = 0; i < gradient.size(); ++i) {
+      const size_t at = rows[i / width] * width + i % width;
+      m[at] += (1 - 0.8f) * (gradient[i] - m[at]);
+      v[at] += (1 - 0.95f) * (double{gradient[i]} * gradient[i] - v[at]);
+      w[at] -= rate * m[at] / (std::sqrt(v[at]) + 1e-3f);
+    }
+  }
+};
+
+TEST(AdamTest, IsSparseAdamOfRowsThatEveryGradientNames) {
+  const uint64_t seed = 41;
+  SCOPED_TRACE(seed);
+  Random random(seed);
+  const Adam adam{0.1, 0.8f, 0.95f, 1e-3f};
+  Parameter ours(adam, Numbers(random, 12), 3);
+  LazyAdam lazy{{ours.values.begin(), ours.values.end()},
+                std::vector<double>(12),
+                std::vector<double>(12),
+                3};
+  const std::vector<float> untouched(ours.values.begin(), ours.values.begin() + 3);
+  const std::vector<int64_t> rows = {2, 1, 3};
+  for (int ordinal = 0; ordinal < 20; ++ordinal) {
+    const std::vector<float> gradient = Numbers(random, 9);
+    ApplySparse(StepOf(adam, ordinal), ours.All(), rows, gradient);
+    lazy.Apply(rows, gradient);
+  }
+  for (size_t i = 0; i < 12; ++i) EXPECT_NEAR(ours.values[i], lazy.w[i], 2e-5) << "element " << i;
+  EXPECT_EQ(std::vector<float>(ours.values.begin(), ours.values.begin() + 3), untouched);
+}
+
+TEST(AdamTest, HasTheMomentsOfSparseAdamForAnyRowsAndCorrectsTheBiasOfEachRow) {
+  const uint64_t seed = 42;
+  SCOPED_TRACE(seed);
+  Random random(seed);
+  const Adam adam{0.1, 0.8f, 0.95f, 1e-3f};
+  Parameter ours(adam, {0, 0, 0, 0, 0, 0}, 2);
+  LazyAdam lazy{std::vector<double>(6), std::vector<double>(6), std::vector<double>(6), 2};
+  for (int ordinal = 0; ordinal < 20; ++ordinal) {
+    // Row 0 each time, row 1 every third time, row 2 the last time alone.
+    std::vector<int64_t> rows = {0};
+    if (ordinal % 3 == 0) rows.push_back(1);
+    if (ordinal == 19) rows.push_back(2);
+    const std::vector<float> gradient = Numbers(random, rows.size() * 2);
+    ApplySparse(StepOf(adam, ordinal), ours.All(), rows, gradient);
+    lazy.Apply(rows, gradient);
+  }
+  for (size_t i = 0; i < 6; ++i) {
+    EXPECT_NEAR(ours.float_slots[0][i], lazy.m[i], 1e-6) << "element " << i;
+    EXPECT_NEAR(ours.float_slots[1][i], lazy.v[i], 1e-6) << "element " << i;
+  }
+  EXPECT_EQ(ours.count_slots[2], std::vector<int32_t>({20, 7, 1}));
+  for (const size_t i : {0, 1}) EXPECT_NEAR(ours.values[i], lazy.w[i], 2e-5) << "element " << i;
+  // A row's first step has the size of the learning rate, whenever it comes; epsilon takes a
+  // little.
+  for (const size_t i : {4, 5}) EXPECT_NEAR(std::abs(ours.values[i]), 0.1, 0.005) << i;
+}
+
 TEST(AdamTest, TheCountSaturates) {
   const int32_t most = std::numeric_limits<int32_t>::max();
   Parameter w(Adam{0.1}, {1, 1}, 1);
@@ -525,6 +599,110 @@ TEST(FtrlTest, AnyPowerAgreesWithTheSquareRootNearIt) {
     ApplyDense(StepOf(nearly, step), b.All(), {1, -0.5f, 0.25f});
   }
   for (int i = 0; i < 3; ++i) EXPECT_NEAR(a.values[i], b.values[i], 1e-4);
+}
+
+TEST(GroupFtrlTest, IsFtrlWithoutAGroupPenalty) {
+  const uint64_t seed = 51;
+  SCOPED_TRACE(seed);
+  Random random(seed);
+  for (const float power : {-0.5f, -0.7f}) {
+    const Ftrl ftrl{0.1, 0.02f, 0.05f, power, 0.1f, 0.3f, 0.01f};
+    const GroupFtrl group{0.1, /*l21=*/0, 0.02f, 0.05f, power, 0.1f, 0.3f, 0.01f};
+    Parameter a(ftrl, Numbers(random, 30), 10), b(group, a.values, 10);
+    for (int ordinal = 0; ordinal < 5; ++ordinal) {
+      const std::vector<float> gradient = Numbers(random, 30);
+      ApplyDense(StepOf(ftrl, ordinal), a.All(), gradient);
+      ApplyDense(StepOf(group, ordinal), b.All(), gradient);
+    }
+    EXPECT_TRUE(a == b) << power;
+  }
+}
+
+// In double, with naive loops, from the formula of the header.
+TEST(GroupFtrlTest, AgreesWithItsFormulaInDoublePrecision) {
+  const uint64_t seed = 52;
+  SCOPED_TRACE(seed);
+  Random random(seed);
+  for (const int64_t width : {1, 2, 7, 8, 9, 64, 100}) {
+    const double l21 = 0.5, l1 = 0.05, l2 = 0.02, power = -0.6, beta = 0.3, shrinkage = 0.01;
+    const GroupFtrl rule{0.2, 0.5f, 0.05f, 0.02f, -0.6f, 0.1f, 0.3f, 0.01f};
+    const int64_t rows = 4;
+    Parameter ours(rule, std::vector<float>(rows * width), width);
+    std::vector<double> w(rows * width), n(rows * width, 0.1f), z(rows * width);
+    int zero_rows = 0;
+    for (int ordinal = 0; ordinal < 12; ++ordinal) {
+      std::vector<float> gradient = Numbers(random, rows * width);
+      // Those of row 0 are small and have no direction, those of rows 2 and 3 have one.
+      for (int64_t i = 0; i < width; ++i) gradient[i] *= 0.2f;
+      for (int64_t i = 2 * width; i < rows * width; ++i) gradient[i] += 0.5f;
+      ApplyDense(StepOf(rule, ordinal), ours.All(), gradient);
+      for (int64_t row = 0; row < rows; ++row) {
+        double squares = 0;
+        std::vector<double> s(width), q(width);
+        for (int64_t i = 0; i < width; ++i) {
+          const int64_t at = row * width + i;
+          const double g = gradient[at], grown = n[at] + g * g;
+          z[at] += g + 2 * shrinkage * w[at] -
+                   (std::pow(grown, -power) - std::pow(n[at], -power)) / 0.2 * w[at];
+          n[at] = grown;
+          s[i] = z[at] - std::min(std::max(z[at], -l1), l1);
+          q[i] = std::pow(grown, -power) / 0.2 + 2 * l2 + beta / 0.2;
+          squares += s[i] * s[i];
+        }
+        const double kept = squares == 0
+                                ? 0
+                                : std::max(0.0, 1 - l21 * std::sqrt(static_cast<double>(width)) /
+                                                        std::sqrt(squares));
+        zero_rows += kept == 0;
+        for (int64_t i = 0; i < width; ++i) w[row * width + i] = -kept * s[i] / q[i];
+      }
+    }
+    EXPECT_GT(zero_rows, 0) << width;
+    EXPECT_LT(zero_rows, rows * 12) << width;
+    for (int64_t i = 0; i < rows * width; ++i)
+      EXPECT_NEAR(ours.values[i], w[i], 2e-5) << "element " << i << " of width " << width;
+  }
+}
+
+// The subgradient of z w + q/2 w^2 + l1 |w| + l21 sqrt(width) ||w|| is 0 at the minimum.
+TEST(GroupFtrlTest, ARowOfEqualAccumulatorsIsTheMinimumOfTheObjective) {
+  const GroupFtrl rule{0.5, /*l21=*/0.4f, /*l1=*/0.1f};
+  Parameter row(rule, {0, 0, 0, 0}, 4);
+  ApplyDense(StepOf(rule, 0), row.All(), {1, -1, 1, 1});  // z is g, and n' is 1.1 everywhere
+  double norm = 0;
+  for (const float w : row.values) norm += double{w} * w;
+  norm = std::sqrt(norm);
+  ASSERT_GT(norm, 0);
+  for (int i = 0; i < 4; ++i) {
+    const double w = row.values[i], z = row.float_slots[1][i];
+    EXPECT_NEAR(z + std::sqrt(1.1) / 0.5 * w + 0.1 * (w > 0 ? 1 : -1) + 0.4 * 2 * w / norm, 0, 1e-6)
+        << "element " << i;
+  }
+}
+
+TEST(GroupFtrlTest, SetsWholeRowsToZeroWhereFtrlKeepsSmallWeights) {
+  const GroupFtrl rule{0.5, /*l21=*/0.1f};
+  // ||s|| of row 0 is 0.2, not above 0.1 sqrt(4); that of row 1 is 2.
+  const std::vector<float> gradient = {0.1f, -0.1f, 0.1f, 0.1f, 1, 1, -1, 1};
+  Parameter group(rule, {0, 0, 0, 0, 0, 0, 0, 0}, 4), alone(Ftrl{0.5}, group.values, 4);
+  ApplyDense(StepOf(rule, 0), group.All(), gradient);
+  ApplyDense(StepOf(Ftrl{0.5}, 0), alone.All(), gradient);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(group.values[i], 0) << i;
+    EXPECT_FALSE(std::signbit(group.values[i])) << i;
+    EXPECT_NE(alone.values[i], 0) << i;
+  }
+  for (int i = 4; i < 8; ++i) EXPECT_NEAR(group.values[i], 0.9 * alone.values[i], 1e-6) << i;
+  EXPECT_EQ(group.float_slots, alone.float_slots);
+}
+
+TEST(GroupFtrlTest, ARowThatTheGradientPullsLongEnoughComesBack) {
+  const GroupFtrl rule{0.5, /*l21=*/1};
+  Parameter row(rule, {0, 0}, 2);
+  int steps = 0;
+  while (row.values[0] == 0 && steps < 100) ApplyDense(StepOf(rule, steps++), row.All(), {0.3f, 0});
+  EXPECT_EQ(steps, 5);  // ||s|| is 1.5, the first multiple of 0.3 above sqrt(2)
+  EXPECT_LT(row.values[0], 0);
 }
 
 TEST(ApplyTest, BlocksOfAnySizeGiveTheSameBits) {

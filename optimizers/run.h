@@ -25,6 +25,22 @@ struct Run {
   int64_t n;
 };
 
+// The sum of term(x[i]). Eight partial sums, which the compiler puts into one vector register. A
+// single sum would have to be added in order.
+template <typename Term>
+float SumInLanes(const float* x, int64_t n, const Term& term) {
+  constexpr int kLanes = 8;
+  float lanes[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += term(x[i + lane]);
+  }
+  for (int lane = 0; i < n; ++i, ++lane) lanes[lane] += term(x[i]);
+  float sum = 0;
+  for (const float lane : lanes) sum += lane;
+  return sum;
+}
+
 }  // namespace divvy::internal
 
 #endif  // DIVVY_OPTIMIZERS_RUN_H_

@@ -35,7 +35,8 @@ std::shared_ptr<const Layout> WithoutSlots(const Layout& layout) {
     VariableLayout variable = whole;
     variable.slots.clear();
     variable.slot_optimizers.clear();
-    variable.spec.optimizer.reset();
+    // A table's slots lie in its rows.
+    if (!variable.spec.table) variable.spec.optimizer.reset();
     variables.emplace(id, std::move(variable));
   }
   return Layout::Received(layout.version(), std::move(variables));

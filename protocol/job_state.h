@@ -43,6 +43,8 @@ struct JobState {
   int64_t next_ordinal = 0;
   // completed RunEpoch calls of training steps
   int64_t epochs = 0;
+  // no entry so far has a larger Dispatch::tick; later ones are not smaller
+  uint32_t tick = 0;
   // data source -> number of passes begun. The next pass is shuffled differently.
   std::map<std::string, int64_t> passes;
   // passes of training steps that had begun and not ended

@@ -31,6 +31,7 @@
 #include "tensor/tensor.h"
 #include "variables/layout.h"
 #include "variables/shard_transfer.h"
+#include "variables/table_stats.h"
 #include "variables/variable_spec.h"
 
 namespace divvy {
@@ -85,7 +86,7 @@ struct RegisterRequest {
   int replicas = 1;
   // The cluster in the task's own TF_CONFIG. If it contradicts the coordinator's, the task is
   // refused (CLUSTER_MISMATCH).
-  ClusterView cluster;
+  ClusterView cluster = {};
   ProtocolRange protocol = kOwnProtocol;
   // version and commit of the binary, for log messages; may be empty
   std::string build = {};
@@ -149,6 +150,8 @@ struct RememberedEntry {
 struct PsAttachRequest {
   Fence fence;
   ProtocolRange protocol = kOwnProtocol;
+  // The index by which the coordinator knows the ps. Absent: not said.
+  std::optional<int> index = {};
 };
 struct PsAttachReply {
   Incarnation incarnation;
@@ -181,6 +184,10 @@ struct ShardSpec {
   int64_t first_row = 0;
   // The ps evaluates it for its own rows (REQUIRES: EvaluatedPerRow).
   Initializer initializer;
+  // Set for a part of a dynamic table. Its rows are buckets: `shape` is [buckets, width].
+  std::optional<TableOptions> table = {};
+  // Of a table: what applies gradients to it; its slots lie in the rows.
+  std::optional<Optimizer> optimizer = {};
 };
 
 // Sets the state that the epoch begins with. Acts once in an epoch: if the ps is READY, a repeated
@@ -226,6 +233,10 @@ struct SavedSlice {
   uint64_t offset = 0, size_bytes = 0;
   // the CRC32C of the bytes, masked as in TFRecord
   uint32_t masked_crc = 0;
+  // Set for rows of a dynamic table, whose place is known only when all parts are written: they
+  // follow the rows of all slices with smaller first buckets. first_row is 0, and full_shape has
+  // the rows of this slice.
+  std::optional<int64_t> first_bucket = {};
 };
 
 // Writes the part of a checkpoint that this ps has: its shards as they are when the first request
@@ -266,6 +277,11 @@ struct SyncRequest {
   std::vector<int> workers;
 };
 struct SyncReply {
+  // A table of which the ps has a part.
+  struct Table {
+    ShardKey shard;
+    TablePartStats stats;
+  };
   // The number of the request. It acknowledges all requests with lower numbers too.
   uint64_t seq = 0;
   // The entries of the query that the ps has applied.
@@ -276,10 +292,13 @@ struct SyncReply {
   int64_t memory_bytes = 0;
   // The process was asked to end, so its values will be lost.
   bool draining = false;
+  // Its parts of dynamic tables.
+  std::vector<Table> tables = {};
 };
 
 // Creates shards. The ps checks the memory for all of them, then creates all. A shard that exists
-// already is OK if it was made from an equal spec, else INVALID.
+// already is OK if it was made from an equal spec, else INVALID. A part of a dynamic table that
+// exists already takes the options of the spec.
 struct CreateShardsRequest {
   Fence fence;
   // the layout that has the shards
@@ -331,6 +350,8 @@ struct CommitRequest {
   // The leased positions that the step has read. The ps remembers them with the id: if the
   // coordinator is lost, only the parameter servers know how far a pass has got.
   std::vector<InputLease> inputs = {};
+  // The rows of tables that it names were used at this time (Dispatch::tick).
+  uint32_t tick = 0;
 };
 struct CommitReply {
   // The entry had been applied before, and this payload was dropped.
@@ -372,6 +393,8 @@ struct WorkerAttachRequest {
   // The program's own flags, as the coordinator was started with them: name -> value.
   std::map<std::string, std::string> program_flags;
   ProtocolRange protocol = kOwnProtocol;
+  // The index by which the coordinator knows the worker. Absent: not said.
+  std::optional<int> index = {};
 };
 struct WorkerAttachReply {
   Incarnation incarnation;
@@ -402,6 +425,9 @@ struct Dispatch {
   std::vector<InputLease> inputs;
   // the value of Coordinator::SetLearningRateScale at the step's first dispatch
   double learning_rate_scale = 1;
+  // the time of the step's first dispatch, in minutes of the coordinator's clock, never going back.
+  // Rows of tables that the step writes are dated by it.
+  uint32_t tick = 0;
 };
 struct CancelSteps {
   // Steps among these that have not begun to commit report CANCELLED.
@@ -496,7 +522,7 @@ struct ResourceReady {
   // The number of elements of a whole pass, if it is known.
   std::optional<int64_t> elements;
   // Leased data: the digest of a list of its first elements. Absent: there is none.
-  std::optional<ElementDigest> first;
+  std::optional<ElementDigest> first = {};
 };
 struct NeedSlots {
   EntryId step;

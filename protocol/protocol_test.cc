@@ -244,6 +244,19 @@ TEST(RequestCheckTest, VersionsThatDoNotMeetAreRefusedNamingBoth) {
                          ". Run the same release of Divvy in every task"));
 }
 
+TEST(RequestCheckTest, ATaskThatIsTakenForAnotherSaysSo) {
+  ReceiverState own;
+  own.role = Role::kWorker;
+  own.index = 2;
+  EXPECT_TRUE(CheckIndex(std::nullopt, own).ok());
+  EXPECT_TRUE(CheckIndex(2, own).ok());
+  const absl::Status refused = CheckIndex(5, own);
+  EXPECT_EQ(ReasonOf(refused), Reason::kWrongIncarnation);
+  EXPECT_EQ(refused.message(),
+            "worker 2: the coordinator took it for worker 5: two tasks have one address, or a name "
+            "leads to another machine. Look up the address of worker 5 in TF_CONFIG");
+}
+
 // ---- registration -------------------------------------------------------------------------------
 
 class RegistrarTest : public testing::Test {

@@ -31,6 +31,16 @@ absl::Status CheckProtocol(ProtocolRange theirs, const ReceiverState& own) {
                              ". Run the same release of Divvy in every task"));
 }
 
+absl::Status CheckIndex(std::optional<int> index, const ReceiverState& own) {
+  if (!index || *index == own.index) return absl::OkStatus();
+  const absl::string_view role = RoleName(own.role);
+  return Refuse(Reason::kWrongIncarnation, own,
+                absl::StrCat("the coordinator took it for ", role, " ", *index,
+                             ": two tasks have one address, or a name leads to another machine. "
+                             "Look up the address of ",
+                             role, " ", *index, " in TF_CONFIG"));
+}
+
 absl::Status CheckRequest(const Fence& fence, const ReceiverState& own, CallKind call) {
   const bool attach = call == CallKind::kAttach;
   if (own.job.value() != 0 && fence.job != own.job) {

@@ -2,6 +2,8 @@
 #ifndef DIVVY_PROTOCOL_REQUEST_CHECK_H_
 #define DIVVY_PROTOCOL_REQUEST_CHECK_H_
 
+#include <optional>
+
 #include "absl/status/status.h"
 #include "protocol/error.h"
 #include "protocol/ids.h"
@@ -50,6 +52,10 @@ absl::Status CheckRequest(const Fence& fence, const ReceiverState& own, CallKind
 
 // For Attach and Register. VERSION_MISMATCH, naming both ranges, unless they overlap. Pure.
 absl::Status CheckProtocol(ProtocolRange theirs, const ReceiverState& own);
+// For Attach: `index` is the one by which the coordinator knows the receiver. WRONG_INCARNATION if
+// it is another task's. Without this check the coordinator would attach a worker under two indices
+// in turns, and each would end the session of the other. Pure.
+absl::Status CheckIndex(std::optional<int> index, const ReceiverState& own);
 
 }  // namespace divvy
 

@@ -22,6 +22,15 @@ absl::Status CheckTarget(const absl::StatusOr<Incarnation>& target,
                    "restarted since: ask for its status, and repeat the request");
 }
 
+// Fills in the reply and finishes the call.
+template <typename Reply>
+ResultCallback<Reply> Into(std::shared_ptr<internal::UnaryFinisher> finisher, Reply& reply) {
+  return [finisher = std::move(finisher), &reply](const absl::StatusOr<Reply>& result) {
+    if (result.ok()) reply = *result;
+    finisher->Finish(result.status());
+  };
+}
+
 }  // namespace
 
 grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* context,
@@ -44,14 +53,27 @@ grpc::ServerUnaryReactor* AdminService::Operate(absl::string_view name,
   auto finisher = std::make_shared<internal::UnaryFinisher>(reactor);
   absl::Status checked = CheckUnaryCall(*context, name);
   if (checked.ok()) checked = CheckTarget(wire::FromProto(request), calls_);
-  if (!checked.ok()) {
+  if (checked.ok())
+    call(Into(finisher, reply));
+  else
     finisher->Finish(checked);
-    return reactor;
-  }
-  call([finisher, &reply](const absl::StatusOr<Reply>& result) {
-    if (result.ok()) reply = *result;
-    finisher->Finish(result.status());
-  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* AdminService::GetTableRows(grpc::CallbackServerContext* context,
+                                                     const v1::GetTableRowsRequest* request,
+                                                     v1::GetTableRowsReply* reply) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  auto finisher = std::make_shared<internal::UnaryFinisher>(reactor);
+  absl::Status checked = CheckUnaryCall(*context, "Admin.GetTableRows");
+  if (checked.ok() && !rows_)
+    checked = MakeError(Reason::kInvalid,
+                        "this task is not a parameter server, and only these have rows of tables: "
+                        "give their addresses");
+  if (checked.ok())
+    rows_(*request, Into(finisher, *reply));
+  else
+    finisher->Finish(checked);
   return reactor;
 }
 

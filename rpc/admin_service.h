@@ -29,16 +29,23 @@ struct OperatorCalls {
   std::function<void(int num_ps, ResultCallback<v1::ResizeReply>)> resize;
 };
 
-// The service Admin. GetStatus returns at once what `status` returns. The other methods are for a
+// Finds the rows that an operator asks a parameter server for. REQUIRES: thread-safe, and does not
+// block. Calls its callback once, or destroys it; the caller then gets Unavailable.
+using RowsForOperator =
+    std::function<void(v1::GetTableRowsRequest, ResultCallback<v1::GetTableRowsReply>)>;
+
+// The service Admin. GetStatus returns at once what `status` returns. GetTableRows is for a
+// parameter server, and is refused with INVALID by another task. The other methods are for a
 // coordinator. They are refused with INVALID if there are no OperatorCalls, and with
 // WRONG_INCARNATION if the request names another incarnation: the operator then asks for the status
 // and repeats the request. Every method first checks the caller (CheckUnaryCall). Thread-safe; no
 // method blocks.
 class AdminService : public v1::Admin::CallbackService {
  public:
-  // No `calls`: the task is not a coordinator.
-  explicit AdminService(StatusOfTask status, std::optional<OperatorCalls> calls = std::nullopt)
-      : status_(std::move(status)), calls_(std::move(calls)) {}
+  // No `calls`: the task is not a coordinator. No `rows`: it is not a parameter server.
+  explicit AdminService(StatusOfTask status, std::optional<OperatorCalls> calls = std::nullopt,
+                        RowsForOperator rows = nullptr)
+      : status_(std::move(status)), calls_(std::move(calls)), rows_(std::move(rows)) {}
 
   // The status in one line, for the log.
   std::string StatusText() const { return status_().ShortDebugString(); }
@@ -48,6 +55,9 @@ class AdminService : public v1::Admin::CallbackService {
   grpc::ServerUnaryReactor* RequestCheckpoint(grpc::CallbackServerContext* context,
                                               const v1::RequestCheckpointRequest* request,
                                               v1::RequestCheckpointReply* reply) override;
+  grpc::ServerUnaryReactor* GetTableRows(grpc::CallbackServerContext* context,
+                                         const v1::GetTableRowsRequest* request,
+                                         v1::GetTableRowsReply* reply) override;
   grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context,
                                   const v1::DrainRequest* request, v1::DrainReply* reply) override;
   grpc::ServerUnaryReactor* Resize(grpc::CallbackServerContext* context,
@@ -61,6 +71,7 @@ class AdminService : public v1::Admin::CallbackService {
 
   const StatusOfTask status_;
   const std::optional<OperatorCalls> calls_;
+  const RowsForOperator rows_;
 };
 
 }  // namespace divvy

@@ -41,6 +41,7 @@ constexpr Rule kRules[] = {
     {"admin", "Admin.RequestCheckpoint"},
     {"admin", "Admin.Drain"},
     {"admin", "Admin.Resize"},
+    {"admin", "Admin.GetTableRows"},
 };
 
 bool Covers(absl::string_view rule, absl::string_view method) {

@@ -18,6 +18,7 @@
 #include "grpcpp/security/tls_certificate_verifier.h"
 #include "grpcpp/security/tls_credentials_options.h"
 #include "rpc/openssl.h"
+#include "rpc/peer_certificate.h"
 
 namespace divvy {
 namespace {
@@ -26,8 +27,6 @@ namespace ssl = openssl;
 namespace tls = grpc::experimental;
 
 // ---- problems of the files ----------------------------------------------------------------------
-
-ssl::Bio OpenFile(const std::string& path) { return ssl::Bio(BIO_new_file(path.c_str(), "r")); }
 
 // `chain`: the task's certificate, then the intermediate certificates.
 void CheckSigned(const TlsFiles& files, const std::vector<ssl::Certificate>& chain,
@@ -50,22 +49,6 @@ void CheckSigned(const TlsFiles& files, const std::vector<ssl::Certificate>& cha
                    " (checked against --tls_ca=", files.ca, ")"));
 }
 
-// The content of the only URI in the certificate.
-std::optional<PeerId> IdOf(const X509* certificate) {
-  const std::unique_ptr<GENERAL_NAMES, ssl::Freer<GENERAL_NAMES_free>> names(
-      static_cast<GENERAL_NAMES*>(
-          X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
-  std::vector<std::string> uris;
-  for (int i = 0; names != nullptr && i < sk_GENERAL_NAME_num(names.get()); ++i) {
-    const GENERAL_NAME* const name = sk_GENERAL_NAME_value(names.get(), i);
-    if (name->type != GEN_URI) continue;
-    const ASN1_IA5STRING* const uri = name->d.uniformResourceIdentifier;
-    uris.emplace_back(reinterpret_cast<const char*>(ASN1_STRING_get0_data(uri)),
-                      static_cast<size_t>(ASN1_STRING_length(uri)));
-  }
-  return uris.size() == 1 ? ParseRoleUri(uris[0]) : std::nullopt;
-}
-
 // `owner` may be null: any role is accepted.
 void CheckRole(const TlsFiles& files, const X509* certificate, const PeerRole* owner,
                std::vector<std::string>& problems) {
@@ -83,8 +66,9 @@ void CheckRole(const TlsFiles& files, const X509* certificate, const PeerRole* o
 
 absl::Status CheckFiles(const TlsFiles& files, const PeerRole* owner) {
   std::vector<std::string> problems;
-  const std::vector<ssl::Certificate> chain = ssl::ReadCertificates(OpenFile(files.cert).get());
-  const ssl::Key key = ssl::ReadKey(OpenFile(files.key).get());
+  const std::vector<ssl::Certificate> chain =
+      ssl::ReadCertificates(ssl::OpenFile(files.cert).get());
+  const ssl::Key key = ssl::ReadKey(ssl::OpenFile(files.key).get());
   if (chain.empty()) {
     problems.push_back(
         absl::StrCat("--tls_cert=", files.cert, ": cannot read a PEM certificate from it"));
@@ -114,14 +98,6 @@ void WarnOfOpenKey(const std::string& key) {
 }
 
 // ---- checks of a peer's certificate -------------------------------------------------------------
-
-// The job of a task's own certificate. Empty: it cannot be read, or names no role.
-std::string OwnDomain(const TlsFiles& files) {
-  const std::vector<ssl::Certificate> chain = ssl::ReadCertificates(OpenFile(files.cert).get());
-  ERR_clear_error();
-  const std::optional<PeerId> own = chain.empty() ? std::nullopt : IdOf(chain[0].get());
-  return own ? own->domain : "";
-}
 
 std::optional<PeerId> IdOf(const tls::TlsCustomVerificationCheckRequest& peer) {
   const std::vector<grpc::string_ref> uris = peer.uri_names();
@@ -237,7 +213,7 @@ std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(
   options.watch_identity_key_cert_pairs();
   options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
   options.set_certificate_verifier(
-      tls::ExternalCertificateVerifier::Create<CallerVerifier>(OwnDomain(*files)));
+      tls::ExternalCertificateVerifier::Create<CallerVerifier>(DomainOf(files->cert)));
   return tls::TlsServerCredentials(options);
 }
 
@@ -249,7 +225,7 @@ std::shared_ptr<grpc::ChannelCredentials> MakeChannelCredentials(
 ChannelIdentity::ChannelIdentity(const std::optional<TlsFiles>& files) {
   if (!files) return;
   provider_ = Provider(*files);
-  domain_ = OwnDomain(*files);
+  domain_ = DomainOf(files->cert);
 }
 
 std::shared_ptr<grpc::ChannelCredentials> ChannelIdentity::For(absl::string_view role,

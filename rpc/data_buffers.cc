@@ -30,6 +30,9 @@ absl::string_view BytesOf(const grpc::Slice& slice) {
   return absl::string_view(reinterpret_cast<const char*>(slice.begin()), slice.size());
 }
 
+// A shorter message is copied: it may lie in memory that it shares with others.
+constexpr int64_t kLeastKept = 64 << 10;
+
 // Moves the first `size` bytes of `pieces`, or all if there are fewer, into a string.
 std::string TakeFront(std::vector<absl::string_view>& pieces, size_t size) {
   std::string front;
@@ -92,8 +95,22 @@ absl::StatusOr<IncomingMessage> FromBuffer(grpc::ByteBuffer& buffer) {
   return message;
 }
 
-absl::Status TakePayload(const IncomingMessage& message, wire::PayloadFiller& filler) {
-  for (const absl::string_view piece : message.payload) RETURN_IF_ERROR(filler.Take(piece));
+int64_t PayloadBytes(const IncomingMessage& message) {
+  int64_t bytes = 0;
+  for (const absl::string_view piece : message.payload) bytes += static_cast<int64_t>(piece.size());
+  return bytes;
+}
+
+absl::Status TakePayload(IncomingMessage message, wire::PayloadFiller& filler) {
+  const int64_t bytes = PayloadBytes(message);
+  const std::vector<absl::string_view> payload = std::move(message.payload);
+  const auto whole = static_cast<int64_t>(message.whole->Length());
+  std::shared_ptr<const IncomingMessage> keeper;
+  if (whole >= kLeastKept && 2 * filler.KeptOf(bytes) >= whole) {
+    message.header = v1::FrameHeader();
+    keeper = std::make_shared<const IncomingMessage>(std::move(message));
+  }
+  for (const absl::string_view piece : payload) RETURN_IF_ERROR(filler.Take(piece, keeper));
   return absl::OkStatus();
 }
 

@@ -68,8 +68,11 @@ void LetGo(IncomingMessage& message);
 // Decodes a message. Leaves `buffer` empty. InvalidArgument (Reason::kInvalid): the bytes are not a
 // message.
 absl::StatusOr<IncomingMessage> FromBuffer(grpc::ByteBuffer& buffer);
-// Copies the payload to its destination. Errors as for PayloadFiller::Take.
-absl::Status TakePayload(const IncomingMessage& message, wire::PayloadFiller& filler);
+int64_t PayloadBytes(const IncomingMessage& message);
+// Brings the payload to its destination. Keeps the message, instead of copying, only if most of it
+// is what may be kept: so it takes at most twice the memory of the payload. Errors as for
+// PayloadFiller::Take.
+absl::Status TakePayload(IncomingMessage message, wire::PayloadFiller& filler);
 
 }  // namespace divvy
 

@@ -29,7 +29,7 @@ class Exchange {
   virtual wire::OutgoingTransfer ToSend(uint64_t id) const = 0;
   // Handles the next message of the reply. True: it was the last one. An error: the reply is
   // invalid.
-  virtual absl::StatusOr<bool> OnMessage(const IncomingMessage& message) = 0;
+  virtual absl::StatusOr<bool> OnMessage(IncomingMessage message) = 0;
   // Called once, after OnMessage returned true, on the thread that reads the stream. A small reply
   // is handed over there, because waking another thread takes longer than handling it.
   virtual void Answer(Executor& executor) = 0;
@@ -60,6 +60,7 @@ int64_t RoomFor(const PullRequest& request) {
 int64_t RoomFor(const CommitRequest& request) {
   int64_t room = 0;
   for (const CommitPart& part : request.parts) {
+    if (part.arrived != nullptr) return 0;  // only a ps has such parts
     if (part.rows) room += wire::Region::RoomFor(part.rows->size_bytes());
     room += wire::Region::RoomFor(part.values.size_bytes());
   }
@@ -123,13 +124,13 @@ class TypedExchange : public Exchange {
     return transfer;
   }
 
-  absl::StatusOr<bool> OnMessage(const IncomingMessage& message) override {
+  absl::StatusOr<bool> OnMessage(IncomingMessage message) override {
     if (const auto* header = HeaderOf(message.header, Reply())) {
       RETURN_IF_ERROR(Begin(*header));
     } else if (!message.header.has_data() || !reply_) {
       return DoesNotFit("its kind is not that of the request");
     }
-    RETURN_IF_ERROR(TakePayload(message, filler_));
+    RETURN_IF_ERROR(TakePayload(std::move(message), filler_));
     return filler_.left() == 0;
   }
 
@@ -170,7 +171,7 @@ class TypedExchange : public Exchange {
   ResultCallback<Reply> done_;
   // The shared memory of this exchange. Null: there is none.
   SharedBlock block_;
-  wire::PayloadFiller filler_;
+  wire::PayloadFiller filler_{wire::PayloadFiller::KeptSizes()};
   int64_t payload_bytes_ = 0;
   std::optional<absl::StatusOr<Reply>> reply_;
 };
@@ -282,15 +283,16 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   }
 
   absl::Status OnMessage() {
-    ASSIGN_OR_RETURN(const IncomingMessage message, FromBuffer(incoming_));
+    ASSIGN_OR_RETURN(IncomingMessage message, FromBuffer(incoming_));
     // Only the callbacks for reads take exchanges out. They run one at a time, and OnDone comes
     // after the last of them.
-    Exchange* const exchange = Find(message.header.request_id());
+    const uint64_t id = message.header.request_id();
+    Exchange* const exchange = Find(id);
     if (exchange == nullptr) return DoesNotFit("no request has its number");
     // The message only shows that the server is alive.
     if (message.header.has_waiting()) return absl::OkStatus();
-    ASSIGN_OR_RETURN(const bool whole, exchange->OnMessage(message));
-    if (whole) TakeOut(message.header.request_id())->Answer(executor_);
+    ASSIGN_OR_RETURN(const bool whole, exchange->OnMessage(std::move(message)));
+    if (whole) TakeOut(id)->Answer(executor_);
     return absl::OkStatus();
   }
 

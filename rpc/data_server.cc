@@ -111,13 +111,15 @@ absl::StatusOr<PullRequest> FromHeader(const v1::PullRequestHeader& header,
                                        std::shared_ptr<wire::Region> region,
                                        wire::PayloadFiller& filler) {
   ASSIGN_OR_RETURN(PullRequest request, wire::FromHeader(header, filler));
+  for (PullPart& part : request.parts) part.may_lend = true;
   request.target = std::move(region);
   return request;
 }
 absl::StatusOr<CommitRequest> FromHeader(const v1::CommitBegin& header,
                                          std::shared_ptr<wire::Region> region,
                                          wire::PayloadFiller& filler) {
-  if (region != nullptr) filler = wire::PayloadFiller(std::move(region));
+  filler = region != nullptr ? wire::PayloadFiller(std::move(region))
+                             : wire::PayloadFiller(wire::PayloadFiller::KeptSizes());
   return wire::FromHeader(header, filler);
 }
 
@@ -147,7 +149,7 @@ class Receiver : public MessageReceiver {
       if (arriving_ == nullptr || id != arriving_->id)
         return DoesNotFollow("its payload belongs to no transfer in progress");
       return message.payload.empty() ? DoesNotFollow("it is a payload message without payload")
-                                     : Take(message);
+                                     : Take(std::move(message));
     }
     if (HeaderOf(message.header, Request()) == nullptr)
       return DoesNotFollow("its kind does not belong on this stream");
@@ -247,12 +249,12 @@ class Receiver : public MessageReceiver {
     // LetGo has dropped it.
     if (!HeaderOf(first.header, Request())) {
       ASSIGN_OR_RETURN(IncomingMessage again, FromBuffer(*first.whole));
-      return Fill(again);
+      return Fill(std::move(again));
     }
-    return Fill(first);
+    return Fill(std::move(first));
   }
 
-  absl::Status Fill(const IncomingMessage& first) {
+  absl::Status Fill(IncomingMessage first) {
     const auto& header = *HeaderOf(first.header, Request());
     absl::StatusOr<std::shared_ptr<wire::Region>> region = Find(RegionOf(header));
     if (!region.ok()) return Refuse(region.status());
@@ -261,7 +263,7 @@ class Receiver : public MessageReceiver {
     arriving_->region = *std::move(region);
     arriving_->granted = true;
     arriving_->request = *std::move(request);
-    return Take(first);
+    return Take(std::move(first));
   }
 
   absl::StatusOr<std::shared_ptr<wire::Region>> Find(const v1::Region* named) const {
@@ -279,10 +281,9 @@ class Receiver : public MessageReceiver {
                                           static_cast<int64_t>(named->bytes()), memory_);
   }
 
-  absl::Status Take(const IncomingMessage& message) {
-    for (const absl::string_view piece : message.payload)
-      since_ += static_cast<int64_t>(piece.size());
-    RETURN_IF_ERROR(TakePayload(message, arriving_->filler));
+  absl::Status Take(IncomingMessage message) {
+    since_ += PayloadBytes(message);
+    RETURN_IF_ERROR(TakePayload(std::move(message), arriving_->filler));
     if (arriving_->filler.left() == 0) Complete(std::exchange(arriving_, nullptr));
     return absl::OkStatus();
   }

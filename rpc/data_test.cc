@@ -70,6 +70,8 @@ TEST_F(DataTest, WhatIsPulledIsBitwiseWhatTheHandlerGave) {
             Tensor::Vector<int64_t>(std::vector<int64_t>(static_cast<size_t>(sizes[i]), 4));
       reply.parts.push_back({Filled(sizes[i], static_cast<float>(i)), 1000 + i, i % 3 == 0});
     }
+    // The others are wanted in one place.
+    for (size_t i = 0; i < sizes.size(); i += 3) request.parts[i].may_lend = true;
     const auto answer = SendPull(request);
     auto asked = handler_.pulls.Take();
     ASSERT_EQ(asked.request.parts.size(), sizes.size());
@@ -86,7 +88,11 @@ TEST_F(DataTest, WhatIsPulledIsBitwiseWhatTheHandlerGave) {
     ASSERT_TRUE(got.ok()) << got.status();
     ASSERT_EQ(got->parts.size(), sizes.size());
     for (size_t i = 0; i < sizes.size(); ++i) {
-      EXPECT_TRUE(BitwiseEqual(got->parts[i].values, reply.parts[i].values)) << i;
+      const auto& lent = got->parts[i].lent;
+      EXPECT_EQ(lent != nullptr, i % 3 == 0 && reply.parts[i].values.size_bytes() >= 256 << 10);
+      EXPECT_TRUE(BitwiseEqual(lent != nullptr ? *lent->Joined() : got->parts[i].values,
+                               reply.parts[i].values))
+          << i;
       EXPECT_EQ(got->parts[i].version, 1000 + i);
       EXPECT_EQ(got->parts[i].torn, i % 3 == 0);
     }
@@ -118,7 +124,12 @@ TEST_F(DataTest, WhatIsCommittedArrivesBitwise) {
     for (size_t i = 0; i < sizes.size(); ++i) {
       EXPECT_EQ(asked.request.parts[i].shard, request.parts[i].shard);
       EXPECT_EQ(asked.request.parts[i].op, request.parts[i].op);
-      EXPECT_TRUE(BitwiseEqual(asked.request.parts[i].values, values[i])) << i;
+      // Large ones are not copied.
+      const auto& arrived = asked.request.parts[i].arrived;
+      EXPECT_EQ(arrived != nullptr, values[i].size_bytes() >= 256 << 10) << i;
+      EXPECT_TRUE(BitwiseEqual(
+          arrived != nullptr ? *arrived->Joined() : asked.request.parts[i].values, values[i]))
+          << i;
       EXPECT_EQ(asked.request.parts[i].rows.has_value(), i == 0);
     }
     if (!sizes.empty()) {
@@ -239,6 +250,33 @@ TEST_F(DataTest, AnAnswerThatDoesNotFitItsRequestIsNeverDelivered) {
   ExpectCommitWorks();
 }
 
+// A peer decides what is in a message, and a message is freed as a whole. So one that is kept is
+// for the most part what may be kept.
+TEST(TakePayloadTest, KeepsAMessageOnlyIfItIsLargeAndMostOfItMayBeKept) {
+  constexpr size_t kMany = 300 << 10, kFew = 8 << 10;
+  struct Case {
+    size_t header_bytes, payload_bytes;
+    bool kept;
+  };
+  for (const Case& c : {Case{0, kMany, true}, Case{kMany, kMany / 2, false},
+                        Case{kMany / 2, kMany, true}, Case{0, kFew, false}}) {
+    SCOPED_TRACE(absl::StrCat(c.header_bytes, " ", c.payload_bytes));
+    v1::FrameHeader header;
+    header.GetReflection()->MutableUnknownFields(&header)->AddLengthDelimited(
+        1000, std::string(c.header_bytes, 'h'));
+    const grpc::Slice slices[] = {grpc::Slice(wire::EncodeHeader(header)),
+                                  grpc::Slice(std::string(c.payload_bytes, 'p'))};
+    grpc::ByteBuffer buffer(slices, 2);
+    absl::StatusOr<IncomingMessage> message = FromBuffer(buffer);
+    ASSERT_TRUE(message.ok()) << message.status();
+    const void* const there = message->payload.back().data();
+    wire::PayloadFiller filler{wire::PayloadFiller::KeptSizes()};
+    const auto tensor = filler.AddScattered(DType::kUInt8, {static_cast<int64_t>(kMany)});
+    ASSERT_TRUE(TakePayload(*std::move(message), filler).ok());
+    EXPECT_EQ(tensor->Pieces().back().data() == there, c.kept);
+  }
+}
+
 // ---- memory and flow ----------------------------------------------------------------------------
 
 TEST_F(DataTest, ACommitIsReadWhenItsMemoryIsGrantedAndNotBefore) {
@@ -252,7 +290,7 @@ TEST_F(DataTest, ACommitIsReadWhenItsMemoryIsGrantedAndNotBefore) {
   EXPECT_EQ(handler_.commits.size(), 0u);
   reserved.granted(absl::OkStatus());
   auto asked = handler_.commits.Take();
-  EXPECT_TRUE(BitwiseEqual(asked.request.parts[0].values, Filled(5 << 20)));
+  EXPECT_TRUE(BitwiseEqual(*asked.request.parts[0].arrived->Joined(), Filled(5 << 20)));
   auto behind = handler_.reservations.Take();
   EXPECT_EQ(behind.bytes, 400);
   // The memory is held until the answer.

@@ -1,14 +1,16 @@
-// OpenSSL's objects as values that free themselves, for credentials.cc and certificates.cc.
+// OpenSSL's objects as values that free themselves, for the files of this folder that use them.
 #ifndef DIVVY_RPC_OPENSSL_H_
 #define DIVVY_RPC_OPENSSL_H_
 
 #include <openssl/bio.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
+#include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -32,6 +34,9 @@ using Key = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY_free>>;
 using Stack = std::unique_ptr<STACK_OF(X509), Freer<FreeStack>>;
 using Store = std::unique_ptr<X509_STORE, Freer<X509_STORE_free>>;
 using StoreContext = std::unique_ptr<X509_STORE_CTX, Freer<X509_STORE_CTX_free>>;
+
+// A file to read. Null: it cannot be opened.
+inline Bio OpenFile(const std::string& path) { return Bio(BIO_new_file(path.c_str(), "r")); }
 
 // Reads certificates until the end, or until something that is not a certificate. `bio` may be
 // null; then the result is empty.

@@ -80,7 +80,8 @@ TEST(AuthorizationTest, TheMatrixOfRolesAndCallsIsThis) {
                                         "ParameterServerData.Commit"}));
   EXPECT_EQ(MethodsOf("ps"), (Calls{"Coordinator.Register"}));
   EXPECT_EQ(MethodsOf("admin"),
-            (Calls{"Admin.GetStatus", "Admin.RequestCheckpoint", "Admin.Drain", "Admin.Resize"}));
+            (Calls{"Admin.GetStatus", "Admin.RequestCheckpoint", "Admin.GetTableRows",
+                   "Admin.Drain", "Admin.Resize"}));
 }
 
 TEST(AuthorizationTest, WhatIsNotListedIsDenied) {

@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "cluster/task_address.h"
 #include "grpcpp/health_check_service_interface.h"
@@ -154,16 +155,29 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                                                       const std::vector<grpc::Service*>& services,
                                                       GenericServiceHook* hook) {
   RETURN_IF_ERROR(options.Validate());
-  std::unique_ptr<ProbeServer> health;
+  std::unique_ptr<Probes> probes;
   if (!options.health_address.empty()) {
-    ASSIGN_OR_RETURN(health, ProbeServer::Start(options.health_address));
+    ASSIGN_OR_RETURN(probes, ServeProbes(options.health_address));
   }
   ASSIGN_OR_RETURN(Listening main, Listen(options, services, hook));
-  return std::unique_ptr<Server>(new Server(std::move(main), std::move(health), hook));
+  return std::unique_ptr<Server>(new Server(std::move(main), std::move(probes), hook));
 }
 
-Server::Server(Listening main, std::unique_ptr<ProbeServer> health, GenericServiceHook* hook)
-    : main_(std::move(main)), health_(std::move(health)), hook_(hook) {
+absl::StatusOr<std::unique_ptr<Server::Probes>> Server::ServeProbes(const std::string& address) {
+  auto probes = std::make_unique<Probes>();
+  const auto page = [&serving = probes->serving](absl::string_view) {
+    return serving ? TextPage(200, "serving\n") : TextPage(503, "not serving\n");
+  };
+  ASSIGN_OR_RETURN(probes->server, HttpServer::Start(address, page));
+  if (!IsLoopback(WithLoopback(address)))
+    DIVVY_LOG(WARNING)
+        << "--health_address=" << address
+        << ": everybody who reaches it is told whether this task serves, and nothing else";
+  return probes;
+}
+
+Server::Server(Listening main, std::unique_ptr<Probes> probes, GenericServiceHook* hook)
+    : main_(std::move(main)), probes_(std::move(probes)), hook_(hook) {
   SetServing(false);
 }
 
@@ -171,7 +185,7 @@ Server::~Server() { Shutdown(absl::ZeroDuration()); }
 
 void Server::SetServing(bool serving) {
   main_.server->GetHealthCheckService()->SetServingStatus(serving);
-  if (health_ != nullptr) health_->SetServing(serving);
+  if (probes_ != nullptr) probes_->serving = serving;
 }
 
 void Server::SetServing(const std::string& service, bool serving) {

@@ -2,6 +2,7 @@
 #ifndef DIVVY_RPC_SERVER_H_
 #define DIVVY_RPC_SERVER_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -17,8 +18,8 @@
 #include "grpcpp/server_builder.h"
 #include "rpc/acceptor.h"
 #include "rpc/credentials.h"
+#include "rpc/http_server.h"
 #include "rpc/message_limit.h"
-#include "rpc/probe_server.h"
 
 namespace divvy {
 
@@ -31,8 +32,9 @@ struct ServerOptions {
   std::string address;
   // None: plaintext, on loopback only.
   std::optional<TlsFiles> tls;
-  // "host:port" for probes that have no certificate (probe_server.h). Empty: no probes are served.
-  // Any interface is allowed, also without TLS.
+  // "host:port" for probes that have no certificate (http_server.h): every path gives 200 "serving"
+  // or 503 "not serving", and nothing else is told. Empty: no probes are served. Any interface is
+  // allowed, also without TLS.
   std::string health_address;
   // The memory that gRPC may use for messages in flight. max_message_bytes alone bounds nothing,
   // because gRPC compares a message with it after it has read the message. At least four times
@@ -89,7 +91,7 @@ class Server {
   // The port that it listens on, also where options.address has port 0. 0: a Unix socket.
   int port() const { return main_.port; }
   // The port for probes. 0: there is no health address.
-  int health_port() const { return health_ == nullptr ? 0 : health_->port(); }
+  int health_port() const { return probes_ == nullptr ? 0 : probes_->server->port(); }
   // Sets what probes see, and what the health service reports for the whole task ("") and for every
   // service named so far. A new server is not serving.
   void SetServing(bool serving);
@@ -109,10 +111,16 @@ class Server {
   static absl::StatusOr<Listening> Listen(const ServerOptions& options,
                                           const std::vector<grpc::Service*>& services,
                                           GenericServiceHook* hook);
-  Server(Listening main, std::unique_ptr<ProbeServer> health, GenericServiceHook* hook);
+  // Tells probes whether the task serves.
+  struct Probes {
+    std::atomic<bool> serving{false};
+    std::unique_ptr<HttpServer> server;
+  };
+  static absl::StatusOr<std::unique_ptr<Probes>> ServeProbes(const std::string& address);
+  Server(Listening main, std::unique_ptr<Probes> probes, GenericServiceHook* hook);
 
   const Listening main_;
-  const std::unique_ptr<ProbeServer> health_;  // may be null
+  const std::unique_ptr<Probes> probes_;  // may be null
   GenericServiceHook* const hook_;
   Mutex mu_;
   bool shut_down_ DIVVY_GUARDED_BY(mu_) = false;

@@ -605,6 +605,9 @@ absl::StatusOr<Tensor> ToDense(const IndexedSlices& given) {
   IndexedSlices slices = given;
   ASSIGN_OR_RETURN(slices.ids, given.ids.To(Device{}));
   RETURN_IF_ERROR(Validate(slices));
+  if (slices.num_rows == IndexedSlices::kAnyId)
+    return absl::InvalidArgumentError(
+        "IndexedSlices: rows of a dynamic table have no dense form; reduce them as they are");
   ASSIGN_OR_RETURN(Tensor rows, slices.rows.To(Device{}));
   ASSIGN_OR_RETURN(absl::Span<const int64_t> ids, slices.ids.values<int64_t>());
   ASSIGN_OR_RETURN(Tensor dense,

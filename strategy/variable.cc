@@ -9,6 +9,7 @@
 #include "strategy/replica_context.h"
 #include "strategy/strategy.h"
 #include "strategy/variable_store.h"
+#include "variables/table_parts.h"
 
 namespace divvy {
 namespace {
@@ -76,10 +77,18 @@ absl::StatusOr<Tensor> Variable::ReadRows(std::optional<Tensor> ids) const {
   return request.value;
 }
 
+absl::Status Variable::CheckHasRowNumbers(absl::string_view what) const {
+  if (!spec().table) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, " of dynamic table \"", spec().name,
+                   "\": its rows have keys and no numbers; read them with Rows(keys)"));
+}
+
 absl::StatusOr<Tensor> Variable::Read() const { return OnThisReplica(ReadRows(std::nullopt)); }
 
 absl::StatusOr<Tensor> Variable::Slice(std::optional<int64_t> start, std::optional<int64_t> stop,
                                        int64_t step) const {
+  RETURN_IF_ERROR(CheckHasRowNumbers("Slice"));
   if (step == 0)
     return absl::InvalidArgumentError(
         absl::StrCat("Slice of \"", spec().name, "\": the step must not be 0"));
@@ -92,6 +101,7 @@ absl::StatusOr<Tensor> Variable::Slice(std::optional<int64_t> start, std::option
 }
 
 absl::StatusOr<Tensor> Variable::At(absl::Span<const IndexItem> index) const {
+  RETURN_IF_ERROR(CheckHasRowNumbers("At"));
   const absl::StatusOr<internal::IndexPlan> plan = internal::PlanIndex(index, spec().shape);
   if (!plan.ok())
     return absl::Status(plan.status().code(),
@@ -121,6 +131,58 @@ absl::StatusOr<Tensor> Variable::Rows(const Tensor& ids) const {
   return OnThisReplica(rows.Reshape(Shape(dims)));
 }
 
+absl::Status Variable::CheckIsTable(absl::string_view what) const {
+  if (spec().table) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, " of variable \"", spec().name,
+                   "\": it is no dynamic table. Read its rows with Rows(ids), or declare it as a "
+                   "DynamicTable"));
+}
+
+absl::StatusOr<std::vector<TableRow>> Variable::Find(absl::Span<const int64_t> keys) const {
+  RETURN_IF_ERROR(CheckIsTable("Find"));
+  ASSIGN_OR_RETURN(const std::shared_ptr<VariableStore> store, StoreHere());
+  const Tensor ids = Tensor::Vector<int64_t>(keys);
+  ASSIGN_OR_RETURN(const std::vector<Tensor> read,
+                   store->ReadTable({{spec().name, ids, PullWant::kValues},
+                                     {spec().name, ids, PullWant::kRecords}}));
+  const auto* values = read[0].data_as<float>();
+  const auto* record = read[1].data_as<int64_t>();
+  const int64_t width = spec().shape.dim(1);
+  std::vector<TableRow> rows;
+  rows.reserve(keys.size());
+  for (const int64_t key : keys) {
+    const bool exists = record[0] >= 0;
+    rows.push_back({key, exists, exists ? record[0] : 0, record[1], {values, values + width}});
+    values += width;
+    record += kTableRecordWidth;
+  }
+  return rows;
+}
+
+absl::StatusOr<TableStats> Variable::Stats() const {
+  RETURN_IF_ERROR(CheckIsTable("Stats"));
+  ASSIGN_OR_RETURN(const std::shared_ptr<VariableStore> store, StoreHere());
+  // A resize may cut and place the table anew while it is read.
+  while (true) {
+    ASSIGN_OR_RETURN(const VariableInfo before, store->Find(spec().name));
+    ASSIGN_OR_RETURN(const std::vector<Tensor> read,
+                     store->ReadTable({{spec().name, std::nullopt, PullWant::kStats}}));
+    ASSIGN_OR_RETURN(const VariableInfo after, store->Find(spec().name));
+    if (before.shard_servers != after.shard_servers ||
+        before.shard_servers.size() != static_cast<size_t>(read[0].shape().dim(0)))
+      continue;
+    TableStats stats;
+    const auto* part = read[0].data_as<int64_t>();
+    for (const int ps : after.shard_servers) {
+      stats.servers[ps] += ReadStats(part);
+      stats += ReadStats(part);
+      part += kTableStatsWidth;
+    }
+    return stats;
+  }
+}
+
 absl::Status Variable::Assign(const Tensor& value) const {
   return WriteDense(WriteOp::kAssign, value);
 }
@@ -139,7 +201,8 @@ absl::Status Variable::ScatterRows(Scatter op, const IndexedSlices& rows) const 
   if (!valid.ok())
     return absl::Status(valid.code(),
                         absl::StrCat("ScatterRows of \"", spec().name, "\": ", valid.message()));
-  if (spec().shape.rank() == 0 || wide.num_rows != spec().shape.dim(0)) {
+  const int64_t any_id = IndexedSlices::kAnyId;
+  if (spec().shape.rank() == 0 || wide.num_rows != (spec().table ? any_id : spec().shape.dim(0))) {
     return absl::InvalidArgumentError(
         absl::StrCat("ScatterRows of \"", spec().name, "\": the slices are of a tensor of ",
                      wide.num_rows, " rows, but the variable has shape ", spec().shape.ToString()));

@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "kernels/write_op.h"
+#include "strategy/table_rows.h"
 #include "strategy/variable_index.h"
 #include "tensor/tensor.h"
 #include "variables/variable_spec.h"
@@ -90,6 +91,21 @@ class Variable {
   // outside the variable, ids of another dtype, or a variable of rank 0.
   absl::StatusOr<Tensor> Rows(const Tensor& ids) const;
 
+  // Of a dynamic table: what each key has, in the order of `keys`; repeats are allowed. Makes no
+  // row. In a step, the values include the step's own writes, and counts do not. Values and counts
+  // may be of different moments while steps commit. InvalidArgument: the variable is no dynamic
+  // table.
+  //
+  //   ASSIGN_OR_RETURN(const std::vector<TableRow> rows, users.Find({17, 42}));
+  //   if (rows[0].exists) ... rows[0].count, rows[0].values
+  absl::StatusOr<std::vector<TableRow>> Find(absl::Span<const int64_t> keys) const;
+  // Of a dynamic table: its rows, its memory, and what has become of keys, for each parameter
+  // server and together. InvalidArgument: the variable is no dynamic table.
+  //
+  //   ASSIGN_OR_RETURN(const TableStats stats, users.Stats());
+  //   if (stats.refused > 0) ... the table is full
+  absl::StatusOr<TableStats> Stats() const;
+
   // Set the variable to `value`, add it, or subtract it. In a Run over several replicas these are
   // collectives: every replica must make the call. InvalidArgument: `value` has another dtype or
   // shape (nothing is broadcast), or AssignAdd and AssignSub of bool.
@@ -110,6 +126,10 @@ class Variable {
   friend class StrategyExtended;  // compares the jobs of two stores
   absl::StatusOr<std::shared_ptr<VariableStore>> StoreHere() const;
   absl::StatusOr<Tensor> ReadRows(std::optional<Tensor> ids) const;
+  // InvalidArgument: it is no dynamic table.
+  absl::Status CheckIsTable(absl::string_view what) const;
+  // InvalidArgument: it is a dynamic table.
+  absl::Status CheckHasRowNumbers(absl::string_view what) const;
   absl::Status WriteDense(WriteOp op, const Tensor& value) const;
   absl::Status CombineAndWrite(class ReplicaContext& replica, VariableStore& store, WriteOp op,
                                const Tensor& value) const;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "ops/gradients.h"
 
@@ -35,6 +36,13 @@ absl::Status SumRows(StagedWrite& write) {
 absl::Status VariableStore::ReadOn(Device device, absl::Span<ReadRequest> requests) {
   RETURN_IF_ERROR(Read(requests));
   return BringTo(device, requests);
+}
+
+absl::StatusOr<std::vector<Tensor>> VariableStore::ReadTable(std::vector<VariableRead> reads) {
+  return absl::UnimplementedError(
+      absl::StrCat("dynamic table \"", reads.empty() ? "" : reads[0].variable,
+                   "\": this store of variables holds no tables; ask in a job, which may be one of "
+                   "the embedded cluster"));
 }
 
 absl::Status BringTo(Device device, absl::Span<ReadRequest> requests) {

@@ -76,6 +76,11 @@ class VariableStore {
   // As Read, with the values on `device`, where a replica computes. Also the errors of Tensor::To.
   virtual absl::Status ReadOn(Device device, absl::Span<ReadRequest> requests);
 
+  // Reads what the PullWant of each read says of dynamic tables, with one message to each parameter
+  // server; PullPlan::Assemble says in which shape. Errors: those of Read. Unimplemented, which is
+  // the default: this store holds no tables.
+  virtual absl::StatusOr<std::vector<Tensor>> ReadTable(std::vector<VariableRead> reads);
+
   // Makes all of the writes, in this order, or none: everything that can be refused is refused
   // before the first one takes effect. In a step they are staged and become part of its one commit.
   // A direct call has applied them when it returns, and may block.

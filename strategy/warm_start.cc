@@ -1,9 +1,11 @@
 #include "strategy/warm_start.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -12,6 +14,10 @@
 #include "base/file_system.h"
 #include "base/status_macros.h"
 #include "formats/tensor_bundle.h"
+#include "kernels/halves.h"
+#include "variables/first_rows.h"
+#include "variables/table_keys.h"
+#include "variables/table_tensors.h"
 
 namespace divvy {
 namespace {
@@ -55,6 +61,48 @@ absl::StatusOr<Tensor> RowsOf(const BundleReader& reader, const std::string& nam
   const auto out = absl::MakeSpan(rows.fresh_data<char>(), static_cast<size_t>(rows.size_bytes()));
   RETURN_IF_ERROR(reader.ReadVerifiedRows(name, first, first + count, out));
   return rows;
+}
+
+// Rows of float32, float16 or bfloat16, as float32.
+absl::StatusOr<Tensor> FloatRowsOf(const BundleReader& reader, const std::string& name,
+                                   int64_t first, int64_t count) {
+  ASSIGN_OR_RETURN(Tensor rows, RowsOf(reader, name, first, count));
+  if (rows.dtype() == DType::kFloat32) return rows;
+  ASSIGN_OR_RETURN(Tensor floats, Tensor::Uninitialized(DType::kFloat32, rows.shape()));
+  FromHalves(rows.dtype(), rows.data_as<char>(), rows.shape().num_elements(),
+             floats.fresh_data<float>());
+  return floats;
+}
+
+bool HoldsFloats(const BundleTensor& tensor) {
+  return tensor.dtype == DType::kFloat32 || tensor.dtype == DType::kFloat16 ||
+         tensor.dtype == DType::kBFloat16;
+}
+
+absl::Status NoTableValues(const VariableSpec& spec, const BundleTensor& tensor,
+                           const std::string& prefix) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "variable \"", spec.name,
+      "\" is a dynamic table, whose rows begin with float32, float16 or "
+      "bfloat16, and \"",
+      tensor.name, "\" in ", prefix, " is ", tensor.type,
+      ": use a checkpoint that has the values in one of these dtypes, or let no name of the warm "
+      "start match the table"));
+}
+
+// So many keys are read at a time, and so many are kept in memory to find a key that comes twice.
+constexpr int64_t kKeysAtATime = int64_t{1} << 20, kMostKeysKept = int64_t{8} << 20;
+
+absl::Status ForEachKey(const BundleReader& reader, const BundleTensor& keys,
+                        absl::FunctionRef<void(int64_t key)> visit) {
+  const int64_t all = keys.shape.dim(0);
+  for (int64_t first = 0; first < all; first += kKeysAtATime) {
+    ASSIGN_OR_RETURN(const Tensor some,
+                     RowsOf(reader, keys.name, first, std::min(kKeysAtATime, all - first)));
+    ASSIGN_OR_RETURN(const absl::Span<const int64_t> values, some.values<int64_t>());
+    for (const int64_t key : values) visit(key);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -107,22 +155,92 @@ absl::StatusOr<const BundleTensor*> WarmStart::FindTensor(const std::string& var
       "\". Correct the names of the warm start, or let none of them match this variable"));
 }
 
+absl::Status WarmStart::Refused(const VariableSpec& spec, const BundleTensor& tensor,
+                                absl::string_view declared) const {
+  const std::string is = tensor.unreadable.empty() ? tensor.shape.ToString()
+                                                   : absl::StrCat("(", tensor.unreadable, ")");
+  return absl::InvalidArgumentError(
+      absl::StrCat("variable \"", spec.name, "\" is ", declared, ", and \"", tensor.name, "\" in ",
+                   prefix(), " is ", tensor.type, " ", is,
+                   ": declare the variable so, or let no name of the warm start match it"));
+}
+
+// The keys of a checkpoint of Divvy rise in the order of their ranks. Keys in another order are
+// read several times if they are many, each time another part of them.
+absl::Status WarmStart::CheckKeysAreUnique(const BundleTensor& keys) const {
+  std::optional<int64_t> last, twice;
+  bool rise = true;
+  RETURN_IF_ERROR(ForEachKey(*reader_, keys, [&](int64_t key) {
+    const int64_t rank = KeyRank(key);
+    if (last && rank <= *last) rise = false;
+    if (last && rank == *last && !twice) twice = key;
+    last = rank;
+  }));
+  if (rise) return absl::OkStatus();
+  const auto parts = static_cast<uint64_t>(keys.shape.dim(0) / kMostKeysKept + 1);
+  for (uint64_t part = 0; part < parts && !twice; ++part) {
+    std::vector<int64_t> kept;
+    RETURN_IF_ERROR(ForEachKey(*reader_, keys, [&](int64_t key) {
+      if (MixKey(key) % parts == part) kept.push_back(key);
+    }));
+    std::sort(kept.begin(), kept.end());
+    const auto found = std::adjacent_find(kept.begin(), kept.end());
+    if (found != kept.end()) twice = *found;
+  }
+  if (!twice) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("\"", keys.name, "\" in ", prefix(), " has the key ",
+                                          *twice, " twice: use another checkpoint"));
+}
+
+absl::StatusOr<VariableSpec> WarmStart::ApplyToTable(VariableSpec spec,
+                                                     const std::string& name) const {
+  const int64_t width = spec.shape.row_elements();
+  const TableTensors tensors(name, width, std::nullopt);
+  ASSIGN_OR_RETURN(const BundleTensor* const keys, FindTensor(spec.name, tensors.keys.name));
+  ASSIGN_OR_RETURN(const BundleTensor* const values, FindTensor(spec.name, tensors.values.name));
+  const BundleTensor* const counts = reader_->index().Find(tensors.counts.name);
+  if (keys->dtype != DType::kInt64 || keys->shape.rank() != 1)
+    return Refused(spec, *keys, "a dynamic table with int64 [n] keys");
+  if (!HoldsFloats(*values)) return NoTableValues(spec, *values, prefix());
+  if (values->shape.rank() != 2 || values->shape.dim(1) != width)
+    return Refused(spec, *values, absl::StrCat("a dynamic table with rows of ", width, " values"));
+  if (counts != nullptr && (counts->dtype != DType::kInt64 || counts->shape.rank() != 1))
+    return Refused(spec, *counts, "a dynamic table with int64 [n] counts");
+  for (const BundleTensor* const other : {values, counts}) {
+    if (other == nullptr || other->shape.dim(0) == keys->shape.dim(0)) continue;
+    return absl::DataLossError(
+        absl::StrCat(prefix(), ": \"", keys->name, "\" has ", keys->shape.dim(0), " rows, and \"",
+                     other->name, "\" has ", other->shape.dim(0), ": use another checkpoint"));
+  }
+  for (const BundleTensor* const tensor : {keys, values, counts})
+    if (tensor != nullptr) RETURN_IF_ERROR(reader_->Verify(tensor->name));
+  RETURN_IF_ERROR(CheckKeysAreUnique(*keys));
+  FirstRows first;
+  first.num_rows = keys->shape.dim(0);
+  first.others = std::move(spec.initializer);
+  first.rows = [reader = reader_, keys = keys->name, values = values->name,
+                counts = counts != nullptr ? counts->name : ""](
+                   int64_t begin, int64_t count) -> absl::StatusOr<FirstRows::Block> {
+    FirstRows::Block block;
+    ASSIGN_OR_RETURN(block.keys, RowsOf(*reader, keys, begin, count));
+    ASSIGN_OR_RETURN(block.values, FloatRowsOf(*reader, values, begin, count));
+    if (!counts.empty()) {
+      ASSIGN_OR_RETURN(block.counts, RowsOf(*reader, counts, begin, count));
+    }
+    return block;
+  };
+  spec.initializer = AsInitializer(std::move(first));
+  return spec;
+}
+
 absl::StatusOr<VariableSpec> WarmStart::Apply(VariableSpec spec) const {
   const auto* const rule = Rule(spec.name);
   if (rule == nullptr) return spec;
-  ASSIGN_OR_RETURN(
-      const BundleTensor* const tensor,
-      FindTensor(spec.name, absl::StrCat(rule->second, spec.name.substr(rule->first.size()))));
-  const auto refused = [&](absl::string_view why) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("variable \"", spec.name, "\" is ", DTypeName(spec.dtype), " ",
-                     spec.shape.ToString(), ", and \"", tensor->name, "\" in ", prefix(), " is ",
-                     why, ": declare the variable so, or let no name of the warm start match it"));
-  };
-  if (!tensor->unreadable.empty())
-    return refused(absl::StrCat(tensor->type, " (", tensor->unreadable, ")"));
-  if (tensor->dtype != spec.dtype || tensor->shape != spec.shape)
-    return refused(absl::StrCat(tensor->type, " ", tensor->shape.ToString()));
+  const std::string name = absl::StrCat(rule->second, spec.name.substr(rule->first.size()));
+  if (spec.table) return ApplyToTable(std::move(spec), name);
+  ASSIGN_OR_RETURN(const BundleTensor* const tensor, FindTensor(spec.name, name));
+  if (!tensor->unreadable.empty() || tensor->dtype != spec.dtype || tensor->shape != spec.shape)
+    return Refused(spec, *tensor, absl::StrCat(DTypeName(spec.dtype), " ", spec.shape.ToString()));
   RETURN_IF_ERROR(reader_->Verify(tensor->name));
   spec.initializer =
       FromRows{[reader = reader_, name = tensor->name](int64_t first, int64_t count) {

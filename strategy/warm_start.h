@@ -30,6 +30,12 @@ class FileSystem;
 //   // or all variables of a model
 //   trainer.StartFrom(bert);
 //
+// A dynamic table takes the keys that the checkpoint has, each with its values and its count, from
+// tensors NAME-keys, NAME-values and NAME-freqs, as Divvy and DeepRec write them. Every such key
+// has a row from the start, whatever the table's admission says, unless max_rows or memory has no
+// room. Without NAME-freqs a row counts one step. Rows are dated anew, and all other keys begin
+// with the spec's initializer.
+//
 // Use it on the coordinator. Only the coordinator reads the files, at each start of the program, so
 // keep the files in place. It sends the values to the parameter servers 16 MiB at a time. A handle:
 // copies refer to the same checkpoint. Thread-safe.
@@ -55,7 +61,8 @@ class WarmStart {
   // Returns `spec` with the checkpoint's value as its initializer, or unchanged if none of the
   // names matches. Reads all bytes of the tensor to verify them; blocks. NotFound: the checkpoint
   // has no such tensor; the message has the most similar name. InvalidArgument: the tensor has
-  // another dtype or shape, or a dtype that Divvy lacks. DataLoss: it is damaged.
+  // another dtype or shape (a table: another width), or a dtype that Divvy lacks. DataLoss: it is
+  // damaged; or a table's tensors differ in their numbers of rows, or have a key twice.
   absl::StatusOr<VariableSpec> Apply(VariableSpec spec) const;
 
   // The checkpoint's prefix. The names of its files begin with it.
@@ -66,6 +73,10 @@ class WarmStart {
   const std::pair<const std::string, std::string>* Rule(absl::string_view variable) const;
   absl::StatusOr<const BundleTensor*> FindTensor(const std::string& variable,
                                                  const std::string& name) const;
+  absl::StatusOr<VariableSpec> ApplyToTable(VariableSpec spec, const std::string& name) const;
+  absl::Status Refused(const VariableSpec& spec, const BundleTensor& tensor,
+                       absl::string_view declared) const;
+  absl::Status CheckKeysAreUnique(const BundleTensor& keys) const;
 
   std::shared_ptr<const BundleReader> reader_;
   std::map<std::string, std::string> names_;

@@ -74,6 +74,7 @@ absl::StatusOr<TaskOptions> TaskOptionsOf(ClusterConfig cluster) {
   options.bind_address = absl::GetFlag(FLAGS_bind_address);
   ASSIGN_OR_RETURN(options.tls, TlsFilesFromFlags());
   options.health_address = absl::GetFlag(FLAGS_health_address);
+  options.http_address = absl::GetFlag(FLAGS_http_address);
   options.rpc_memory_bytes = absl::GetFlag(FLAGS_rpc_memory_bytes);
   options.max_connections = absl::GetFlag(FLAGS_max_connections);
   options.shares_memory = absl::GetFlag(FLAGS_local_path) != LocalPath::kOff;

@@ -95,17 +95,24 @@ absl::Status CheckSecurity(const TaskOptions& options) {
   RETURN_IF_ERROR(CheckListenAddress("--bind_address", BindAddress(options)));
   if (!options.health_address.empty())
     RETURN_IF_ERROR(CheckListenAddress("--health_address", options.health_address));
+  if (!options.http_address.empty()) {
+    RETURN_IF_ERROR(CheckListenAddress("--http_address", options.http_address));
+    if (!options.tls && !IsLoopback(WithLoopback(options.http_address)))
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--http_address=", options.http_address,
+          " is not on loopback, and everybody who reaches it would see the state of the job: give "
+          "--http_address=:",
+          PortOf(options.http_address), ", or certificates (--tls_cert, --tls_key, --tls_ca)"));
+  }
   RETURN_IF_ERROR(CheckOthersCanDial(options));
   if (!options.tls) return CheckPlaintext(AddressesOf(options));
   return CheckTlsFiles(*options.tls,
                        {std::string(RoleName(options.role)), absl::StrCat(options.index)});
 }
 
-absl::StatusOr<std::unique_ptr<TaskServer>> TaskServer::Start(const TaskOptions& options,
-                                                              std::vector<grpc::Service*> services,
-                                                              GenericServiceHook* hook,
-                                                              StatusOfTask status,
-                                                              std::optional<OperatorCalls> calls) {
+absl::StatusOr<std::unique_ptr<TaskServer>> TaskServer::Start(
+    const TaskOptions& options, std::vector<grpc::Service*> services, GenericServiceHook* hook,
+    StatusOfTask status, std::optional<OperatorCalls> calls, RowsForOperator rows) {
   ServerOptions server;
   server.address = BindAddress(options);
   server.tls = options.tls;
@@ -114,9 +121,19 @@ absl::StatusOr<std::unique_ptr<TaskServer>> TaskServer::Start(const TaskOptions&
   server.max_connections = ConnectionsWithin(
       RaiseOpenFileLimit(),
       options.max_connections != 0 ? options.max_connections : MostConnections(options.cluster));
-  std::unique_ptr<TaskServer> task(new TaskServer(std::move(status), std::move(calls)));
+  std::unique_ptr<TaskServer> task(
+      new TaskServer(std::move(status), std::move(calls), std::move(rows)));
   services.push_back(&task->admin_);
   ASSIGN_OR_RETURN(task->server_, Server::Start(server, services, hook));
+  if (!options.http_address.empty()) {
+    const auto page = [pages = &task->pages_](absl::string_view path) { return pages->Page(path); };
+    const std::string where = WithLoopback(options.http_address);
+    const bool has_tls = !IsLoopback(where);
+    ASSIGN_OR_RETURN(task->http_, HttpServer::Start(where, page,
+                                                    has_tls ? options.tls : std::nullopt));
+    DIVVY_LOG(INFO) << "its pages are at http" << (has_tls ? "s" : "") << "://" << HostOf(where)
+                    << ":" << task->http_->port() << "/statusz";
+  }
   // From now on the health of this service follows the health of the whole task.
   task->server_->SetServing(ServiceOf(options.role), false);
   const std::string own = OwnAddress(options.cluster);

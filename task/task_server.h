@@ -15,7 +15,9 @@
 #include "protocol/role.h"
 #include "rpc/admin_service.h"
 #include "rpc/credentials.h"
+#include "rpc/http_server.h"
 #include "rpc/server.h"
+#include "rpc/task_pages.h"
 
 namespace divvy {
 
@@ -30,6 +32,9 @@ struct TaskOptions {
   std::string bind_address;
   // See ServerOptions::health_address.
   std::string health_address;
+  // "host:port" of the pages (rpc/task_pages.h); ":port" means 127.0.0.1. Empty: none. Beyond loopback
+  // they are served with TLS to callers with a certificate of the job.
+  std::string http_address;
   // None: plaintext, and all addresses must be on loopback.
   std::optional<TlsFiles> tls;
   // Whether payloads may lie in memory that this task shares with others of this machine
@@ -67,30 +72,43 @@ class TaskServer {
  public:
   // Starts to listen. First raises the process's limit of open files and logs it; no more than
   // three quarters of that limit become connections. Errors as Server::Start. REQUIRES:
-  // CheckSecurity returned OK; services and hook outlive the server; `status` and `calls` are as
-  // rpc/admin_service.h requires.
+  // CheckSecurity returned OK; services and hook outlive the server; `status`, `calls` and `rows`
+  // are as rpc/admin_service.h requires.
   static absl::StatusOr<std::unique_ptr<TaskServer>> Start(
       const TaskOptions& options, std::vector<grpc::Service*> services, GenericServiceHook* hook,
-      StatusOfTask status, std::optional<OperatorCalls> calls = std::nullopt);
+      StatusOfTask status, std::optional<OperatorCalls> calls = std::nullopt,
+      RowsForOperator rows = nullptr);
 
   // The address at which others reach this task: its address in the cluster, else the one it
   // listens on.
   const std::string& address() const { return address_; }
   // 0: there is no health address.
   int health_port() const { return server_->health_port(); }
+  // 0: there is no HTTP address.
+  int http_port() const { return http_ == nullptr ? 0 : http_->port(); }
   // The status of the task in one line, for the log.
   std::string StatusText() const { return admin_.StatusText(); }
   // See Server::SetServing and Server::Shutdown; Shutdown blocks.
-  void SetServing(bool serving) { server_->SetServing(serving); }
-  void Shutdown(absl::Duration grace) { server_->Shutdown(grace); }
+  void SetServing(bool serving) {
+    server_->SetServing(serving);
+    pages_.SetServing(serving);
+  }
+  // The pages are closed first, so that nobody asks for the status of a task that is taken down.
+  void Shutdown(absl::Duration grace) {
+    pages_.SetServing(false);
+    http_.reset();
+    server_->Shutdown(grace);
+  }
 
  private:
-  TaskServer(StatusOfTask status, std::optional<OperatorCalls> calls)
-      : admin_(std::move(status), std::move(calls)) {}
+  TaskServer(StatusOfTask status, std::optional<OperatorCalls> calls, RowsForOperator rows)
+      : admin_(status, std::move(calls), std::move(rows)), pages_(std::move(status)) {}
 
   AdminService admin_;
+  TaskPages pages_;
   std::string address_;
   std::unique_ptr<Server> server_;
+  std::unique_ptr<HttpServer> http_;  // null: no pages are served
 };
 
 }  // namespace divvy

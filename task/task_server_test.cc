@@ -140,6 +140,28 @@ TEST(TaskServerTest, ATaskAnswersProbesOfItselfAndOfItsService) {
     EXPECT_EQ(HealthOf(port, service), Health::SERVING) << service;
 }
 
+TEST(TaskServerTest, ItsPagesAreOnLoopbackOrNeedACertificate) {
+  TaskOptions options;
+  options.role = Role::kPs;
+  options.http_address = ":0";
+  EXPECT_TRUE(CheckSecurity(options).ok());
+  const CapturedLog log;
+  const auto server = TaskServer::Start(options, {}, nullptr, [] { return v1::TaskStatus(); });
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_GT((*server)->http_port(), 0);
+  EXPECT_THAT(log.lines(),
+              testing::Contains(HasSubstr(absl::StrCat(
+                  "its pages are at http://127.0.0.1:", (*server)->http_port(), "/statusz"))));
+  options.http_address = "0.0.0.0:9464";
+  EXPECT_THAT(std::string(CheckSecurity(options).message()),
+              HasSubstr("give --http_address=:9464"));
+  Pki pki("pages");
+  options.tls = pki.Role("ps");
+  EXPECT_TRUE(CheckSecurity(options).ok()) << CheckSecurity(options);
+  options.http_address = "9464";
+  EXPECT_THAT(std::string(CheckSecurity(options).message()), HasSubstr("--http_address"));
+}
+
 // The lines that a task logs when it begins to listen.
 std::vector<std::string> LinesAtStart(const TaskOptions& options) {
   const CapturedLog log;

@@ -418,6 +418,7 @@ absl::Status Validate(const IndexedSlices& slices) {
                                                    " and rows ", slices.rows.ToString(),
                                                    " do not fit: want [n] and [n, ...]"));
   }
+  if (slices.num_rows == IndexedSlices::kAnyId) return absl::OkStatus();
   for (const int64_t id : ids) {
     if (id < 0 || id >= slices.num_rows)
       return absl::InvalidArgumentError(

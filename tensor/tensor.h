@@ -4,6 +4,7 @@
 #define DIVVY_TENSOR_TENSOR_H_
 
 #include <cstdint>
+#include <limits>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -185,13 +186,16 @@ bool BitwiseEqual(const Tensor& a, const Tensor& b);
 // and come in any order; each is in [0, num_rows). A plain record: nothing is checked before
 // Validate is called.
 struct IndexedSlices {
+  // `num_rows` of a dynamic table: every number is an id, and there is no dense tensor.
+  static constexpr int64_t kAnyId = std::numeric_limits<int64_t>::max();
   Tensor ids;            // int64, [n]
   Tensor rows;           // [n, ...]
   int64_t num_rows = 0;  // rows of the dense tensor
 };
 
 // InvalidArgument: shapes or dtypes do not fit together, num_rows < 0, an id is outside [0,
-// num_rows), or the ids are not on the CPU. The rows may be on any device.
+// num_rows) unless num_rows is kAnyId, or the ids are not on the CPU. The rows may be on any
+// device.
 absl::Status Validate(const IndexedSlices& slices);
 
 // A batch of lists of ids, in the form of tf.RaggedTensor (CSR): list i is ids[row_splits[i]] to

@@ -49,6 +49,10 @@ const std::vector<Command>& Commands() {
        LaunchCommand},
       {"status", "", "shows what each task of a cluster does (TF_CONFIG, or --addr=HOST:PORT,...)",
        Names{"addr", "format"} + tls + cluster, StatusCommand},
+      {"table", "list | show NAME | find NAME KEY... | top NAME",
+       "shows the dynamic tables of a running job: how many rows each has, the rows of keys, and "
+       "the largest rows (TF_CONFIG, or --addr=HOST:PORT,...). Negative keys come after --",
+       Names{"addr", "format", "by", "limit", "timeout"} + tls + cluster, TableCommand},
       {"checkpoint",
        "save | list DIR | show PATH | verify PATH | export PATH TO | import FROM PREFIX",
        "shows, checks and converts checkpoints, without a cluster. PATH is a checkpoint or a "

@@ -97,6 +97,11 @@ Embedding::Embedding(std::string name, int64_t rows, int64_t width,
   variables.push_back({name_, {rows, width}, std::move(initializer), std::move(optimizer)});
 }
 
+Embedding::Embedding(const DynamicTable& table) : name_(table.name) {
+  access = Access::kByRows;
+  variables.push_back(table);
+}
+
 Var Embedding::operator()(GradientTape& tape, const Var& ids, const LookupOptions& options) const {
   return tape.Lookup(name_, ids, options);
 }

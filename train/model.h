@@ -17,6 +17,7 @@
 #include "strategy/metrics.h"
 #include "strategy/step.h"
 #include "tensor/nest.h"
+#include "variables/dynamic_table.h"
 #include "variables/variable_spec.h"
 
 namespace divvy {
@@ -121,6 +122,8 @@ struct Conv : Layer {
 struct Embedding : Layer {
   Embedding(std::string name, int64_t rows, int64_t width, std::optional<Optimizer> optimizer = {},
             Initializer initializer = RandomUniform{});
+  // The rows of a dynamic table: any id is a key.
+  explicit Embedding(const DynamicTable& table);
   // Looks up rows: ids of any shape -> ids.shape + [width].
   Var operator()(GradientTape& tape, const Var& ids, const LookupOptions& options = {}) const;
   // Combines the rows of each list of ids: SparseIds -> [batch, width].

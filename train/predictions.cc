@@ -5,6 +5,9 @@
 //    position goes to one step, whatever tasks are lost.
 // 3. The results are passed on in order of position; early results wait. Positions are leased in
 //    chunks, so at most one or two chunks for each worker wait.
+// 4. A step that finds no element may have got a position beyond the end, while chunks of other
+//    workers still have positions before it. So steps are tried one at a time from then on, until
+//    so many in a row have found nothing that no chunk can have anything left.
 #include "train/predictions.h"
 
 #include <algorithm>
@@ -21,6 +24,11 @@
 
 namespace divvy {
 namespace {
+
+// Where the size of the data is not known, a worker may meet its end while another one's chunk
+// still has elements. After so many steps in a row, and one for each worker, that found none, there
+// are none. (By trial of the lease book's rules in 400,000 random cases, 4 are enough.)
+constexpr int kVain = 8;
 
 class NumberedIterator : public DatasetIterator {
  public:
@@ -97,6 +105,7 @@ class OrderedPredictions {
         take_(take),
         end_(end),
         most_in_flight_(static_cast<size_t>(4 * NumWorkers(coordinator.strategy()))),
+        most_vain_(kVain + NumWorkers(coordinator.strategy())),
         most_early_(static_cast<size_t>(128 * NumWorkers(coordinator.strategy()) *
                                         coordinator.strategy().num_replicas_in_sync())) {}
 
@@ -107,10 +116,11 @@ class OrderedPredictions {
       const absl::StatusOr<Nest> given = in_flight_.front().Fetch(internal::Left(end_));
       in_flight_.pop_front();
       if (IsEndOfData(given.status())) {
-        ended_ = true;
+        vain_ = in_flight_.empty() ? vain_ + 1 : std::max(vain_, 1);
         continue;
       }
       RETURN_IF_ERROR(given.status());
+      vain_ = 0;
       RETURN_IF_ERROR(Keep(*given));
       RETURN_IF_ERROR(HandOn());
     }
@@ -124,8 +134,9 @@ class OrderedPredictions {
   // If nothing is in flight, schedules one step even if many results are early: it may return the
   // result that the early results wait for.
   absl::Status Schedule() {
-    while (!ended_ && in_flight_.size() < most_in_flight_ &&
-           (in_flight_.empty() || early_.size() < most_early_)) {
+    while (in_flight_.empty()
+               ? vain_ < most_vain_
+               : vain_ == 0 && in_flight_.size() < most_in_flight_ && early_.size() < most_early_) {
       ASSIGN_OR_RETURN(RemoteValue<Nest> scheduled,
                        coordinator_.Schedule(model_.predict_step(), elements_, model_.name()));
       in_flight_.push_back(std::move(scheduled));
@@ -163,12 +174,14 @@ class OrderedPredictions {
   const Iterator elements_;
   const TakeOutputs& take_;
   const absl::Duration end_;
-  const size_t most_in_flight_, most_early_;
+  const size_t most_in_flight_;
+  const int most_vain_;
+  const size_t most_early_;
   std::deque<RemoteValue<Nest>> in_flight_;  // in the order in which they were scheduled
   std::map<int64_t, Outputs> early_;         // by position
   int64_t next_ = 0;                         // the position that is passed on next
   int64_t rows_ = 0;                         // passed on so far
-  bool ended_ = false;                       // a step has found no element
+  int vain_ = 0;                             // steps in a row that have found no element
 };
 
 // Concatenates one output's rows of all parts.

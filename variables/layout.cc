@@ -80,6 +80,10 @@ struct AddOptimizer {
     out.AddNumbers(o.l1, o.l2, o.learning_rate_power, o.initial_accumulator, o.beta,
                    o.l2_shrinkage);
   }
+  void operator()(const GroupFtrl& o) {
+    out.AddNumbers(o.l21, o.l1, o.l2, o.learning_rate_power, o.initial_accumulator, o.beta,
+                   o.l2_shrinkage);
+  }
 };
 
 void Add(const Optimizer& optimizer, Canonical& out) {
@@ -89,6 +93,57 @@ void Add(const Optimizer& optimizer, Canonical& out) {
   out.Add(uint64_t{rate.index()});
   std::visit(AddLearningRate{out}, rate);
   std::visit(AddOptimizer{out}, optimizer);
+}
+
+struct AddTableRule {
+  Canonical& out;
+  void operator()(AdmitAlways) {}
+  void operator()(const AdmitAfter& rule) {
+    out.Add(static_cast<uint64_t>(rule.steps));
+    out.Add(static_cast<uint64_t>(rule.counter_bytes));
+  }
+  void operator()(AdmitWithProbability rule) { out.AddNumber(rule.probability); }
+  void operator()(EvictNever) {}
+  void operator()(EvictUnusedFor rule) {
+    out.Add(static_cast<uint64_t>(absl::ToInt64Minutes(rule.duration)));
+  }
+  void operator()(EvictBelowNorm rule) { out.AddNumber(rule.norm); }
+  void operator()(EvictLeastUsed) {}
+  void operator()(EvictLeastRecent) {}
+};
+
+void Add(const TableOptions& options, Canonical& out) {
+  out.Add(uint64_t{options.admission.index()});
+  std::visit(AddTableRule{out}, options.admission);
+  out.Add(uint64_t{options.eviction.index()});
+  std::visit(AddTableRule{out}, options.eviction);
+  out.Add(static_cast<uint64_t>(options.absent));
+  out.Add(static_cast<uint64_t>(options.max_rows));
+  if (options.full == TableOptions::Full::kFail) out.Add(std::string("fail"));
+}
+
+// The initializers that a table can have.
+struct AddKeyLaw {
+  Canonical& out;
+  void operator()(const Constant& law) { out.AddNumber(law.value); }
+  void operator()(const RandomUniform& law) {
+    out.AddNumbers(law.low, law.high);
+    out.Add(law.seed);
+  }
+  void operator()(const RandomNormal& law) { AddNormal(law); }
+  void operator()(const TruncatedNormal& law) { AddNormal(law); }
+  template <typename Other>
+  void operator()(const Other&) {}
+  template <typename Normal>
+  void AddNormal(const Normal& law) {
+    out.AddNumbers(law.mean, law.stddev);
+    out.Add(law.seed);
+  }
+};
+
+void Add(const Initializer& initializer, Canonical& out) {
+  out.Add(uint64_t{initializer.index()});
+  std::visit(AddKeyLaw{out}, initializer);
 }
 
 void Add(const VariableLayout& variable, Canonical& out) {
@@ -107,11 +162,16 @@ void Add(const VariableLayout& variable, Canonical& out) {
     out.Add(static_cast<uint64_t>(variable.slots[i].kind));
     out.AddNumber(variable.slots[i].initial_value);
   }
-  // Last, and with a name, so that a layout without it has the hash that it had before there was
+  // Last, and with a name, so that a layout without them has the hash that it had before there were
   // any.
-  if (variable.spec.wire == WireFormat::kExact) return;
-  out.Add(std::string("wire"));
-  out.Add(static_cast<uint64_t>(variable.spec.wire));
+  if (variable.spec.wire != WireFormat::kExact) {
+    out.Add(std::string("wire"));
+    out.Add(static_cast<uint64_t>(variable.spec.wire));
+  }
+  if (!variable.spec.table) return;
+  out.Add(std::string("table"));
+  Add(*variable.spec.table, out);
+  Add(variable.spec.initializer, out);
 }
 
 uint64_t HashOf(const VariableLayout& variable) {
@@ -150,6 +210,7 @@ std::optional<uint8_t> VariableLayout::SlotNumber(absl::string_view optimizer,
 
 std::optional<std::vector<uint8_t>> VariableLayout::SlotsFor(const Optimizer& optimizer) const {
   std::vector<uint8_t> numbers;
+  if (spec.table) return numbers;
   for (const SlotSpec& wanted : SlotsOf(optimizer)) {
     const std::optional<uint8_t> number = SlotNumber(OptimizerName(optimizer), wanted.name);
     if (!number) return std::nullopt;
@@ -163,6 +224,7 @@ std::string VariableLayout::SlotName(int slot_index) const {
 }
 
 int64_t VariableLayout::value_bytes() const {
+  if (spec.table) return 0;
   return spec.shape.num_elements() * DTypeSize(spec.dtype);
 }
 
@@ -230,7 +292,7 @@ absl::Status Layout::UnknownVariable(absl::string_view name) const {
 }
 
 std::shared_ptr<const Layout> Layout::With(VariableLayout variable) const {
-  variable.spec.initializer = Zeros();
+  if (!variable.spec.table) variable.spec.initializer = Zeros();
   variable.spec.partitioner.reset();
   auto next = std::make_shared<Layout>(*this);
   ++next->version_;

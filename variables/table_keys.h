@@ -28,6 +28,14 @@ constexpr int64_t BucketOf(uint64_t mixed) {
 // numbers are of equal keys.
 constexpr uint64_t TableOrder(uint64_t mixed) { return mixed << 48 | mixed >> 16; }
 
+// The same order as a signed number, as code that sorts ids needs it.
+constexpr int64_t KeyRank(int64_t key) {
+  return static_cast<int64_t>(TableOrder(MixKey(key)) ^ uint64_t{1} << 63);
+}
+constexpr int64_t BucketOfRank(int64_t rank) {
+  return static_cast<int64_t>((static_cast<uint64_t>(rank) ^ uint64_t{1} << 63) >> 48);
+}
+
 }  // namespace divvy
 
 #endif  // DIVVY_VARIABLES_TABLE_KEYS_H_

@@ -9,17 +9,18 @@
 namespace divvy {
 namespace {
 
-constexpr int64_t kLeastCounterBytes = int64_t{1} << 20, kMostSteps = int64_t{1} << 31;
+constexpr int64_t kLeastCounterBytes = int64_t{1} << 20, kMostCounterBytes = int64_t{1} << 38,
+                  kMostSteps = int64_t{1} << 31;
 
 absl::Status Check(const AdmitAfter& rule) {
   if (rule.steps < 1 || rule.steps > kMostSteps)
     return absl::InvalidArgumentError(absl::StrCat(
         "AdmitAfter: steps is ", rule.steps, ", and must be at least 1 and at most ", kMostSteps));
   if (rule.counter_bytes == 0) return absl::OkStatus();
-  if (rule.counter_bytes < kLeastCounterBytes)
-    return absl::InvalidArgumentError(absl::StrCat("AdmitAfter: counter_bytes is ",
-                                                   rule.counter_bytes, ", and must be at least ",
-                                                   kLeastCounterBytes, ", or 0 for exact counts"));
+  if (rule.counter_bytes < kLeastCounterBytes || rule.counter_bytes > kMostCounterBytes)
+    return absl::InvalidArgumentError(absl::StrCat(
+        "AdmitAfter: counter_bytes is ", rule.counter_bytes, ", and must be at least ",
+        kLeastCounterBytes, " and at most ", kMostCounterBytes, ", or 0 for exact counts"));
   if (rule.steps > 255)
     return absl::InvalidArgumentError(
         absl::StrCat("AdmitAfter: steps is ", rule.steps,

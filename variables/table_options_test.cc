@@ -9,6 +9,7 @@
 namespace divvy {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TableOptions With(Admission admission) {
@@ -38,7 +39,8 @@ TEST(TableOptions, GoodOnes) {
 
 TEST(TableOptions, EachBadOneNamesTheFix) {
   EXPECT_THAT(ErrorOf(With(AdmitAfter{0})), HasSubstr("at least 1"));
-  EXPECT_THAT(ErrorOf(With(AdmitAfter{2, 1000})), HasSubstr("at least 1048576, or 0"));
+  EXPECT_THAT(ErrorOf(With(AdmitAfter{2, 1000})),
+              AllOf(HasSubstr("at least 1048576 and at most"), HasSubstr("or 0 for")));
   EXPECT_THAT(ErrorOf(With(AdmitAfter{256, 1 << 20})), HasSubstr("set counter_bytes to 0"));
   EXPECT_THAT(ErrorOf(With(AdmitWithProbability{0})), HasSubstr("above 0 and at most 1"));
   EXPECT_THAT(ErrorOf(With(AdmitWithProbability{std::numeric_limits<double>::quiet_NaN()})),

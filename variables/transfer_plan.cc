@@ -10,6 +10,10 @@
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "kernels/bfloat16.h"
+#include "variables/table_keys.h"
+#include "variables/table_parts.h"
+#include "variables/table_tensors.h"
+#include "variables/transfer_dtype.h"
 
 namespace divvy {
 namespace {
@@ -35,12 +39,27 @@ absl::Status CheckIds(const VariableLayout& variable, const Tensor& ids) {
     return absl::InvalidArgumentError(
         absl::StrCat("variable \"", variable.spec.name, "\" is a scalar: it has no rows"));
   ASSIGN_OR_RETURN(const absl::Span<const int64_t> values, ids.values<int64_t>());
+  if (variable.spec.table) return absl::OkStatus();  // any number is a key
   for (const int64_t id : values) {
     if (id >= 0 && id < variable.rows()) continue;
     return absl::InvalidArgumentError(absl::StrCat("variable \"", variable.spec.name, "\": id ", id,
                                                    " is outside [0, ", variable.rows(), ")"));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckWant(const VariableLayout& variable, const VariableRead& read) {
+  if (read.want == PullWant::kValues) return absl::OkStatus();
+  if (!variable.spec.table)
+    return absl::InvalidArgumentError(
+        absl::StrCat("variable \"", read.variable,
+                     "\" is no dynamic table: only a table has records and statistics. Read it "
+                     "with Read, Slice or Rows, or declare it as a DynamicTable"));
+  if (read.ids.has_value() == (read.want == PullWant::kRecords)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("dynamic table \"", read.variable,
+                   read.ids ? "\": its statistics are of the whole table: give no keys"
+                            : "\": records are of keys: name them"));
 }
 
 absl::Status WrongShape(const VariableLayout& variable, const StagedWrite& write,
@@ -51,8 +70,25 @@ absl::Status WrongShape(const VariableLayout& variable, const StagedWrite& write
                    "): the value is ", write.value.ToString(), "; wanted ", wanted));
 }
 
+absl::Status CheckTableWrite(const VariableSpec& spec, const StagedWrite& write) {
+  const auto invalid = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(WriteOpName(write.op), " to dynamic table \"", spec.name, "\": ", why));
+  };
+  if (!write.ids) return invalid("a table is written by its keys: give ids");
+  if (write.op != WriteOp::kAssign && write.op != WriteOp::kGradient &&
+      write.op != WriteOp::kScatterUpdate && write.op != WriteOp::kScatterAdd &&
+      write.op != WriteOp::kScatterSub)
+    return invalid("it takes gradients, scatter_update, scatter_add and scatter_sub");
+  if (!write.optimizer || HaveSameSlots(spec.optimizer, write.optimizer)) return absl::OkStatus();
+  return invalid(absl::StrCat("its rows hold the slots of its own optimizer, ",
+                              spec.optimizer ? OptimizerName(*spec.optimizer) : "none",
+                              ", and not those of ", OptimizerName(*write.optimizer),
+                              ": name that optimizer where the table is declared"));
+}
+
 absl::Status CheckGradient(const VariableLayout& variable, const StagedWrite& write) {
-  if (variable.spec.dtype != DType::kFloat32) {
+  if (TransferDType(variable.spec) != DType::kFloat32) {
     return absl::InvalidArgumentError(absl::StrCat("variable \"", variable.spec.name, "\" is ",
                                                    DTypeName(variable.spec.dtype),
                                                    ": only float32 variables take gradients"));
@@ -70,11 +106,22 @@ absl::Status CheckGradient(const VariableLayout& variable, const StagedWrite& wr
 }
 
 // The ids that fall into one shard of a variable, as local ids, and their places in the read or
-// write. In the given order.
+// write. In the given order. Of a table, local ids are the ranks of the keys.
 struct Bucket {
   std::vector<int64_t> local_ids, positions;
 };
+std::map<int, Bucket> KeysByPart(const VariableLayout& variable, absl::Span<const int64_t> keys) {
+  std::map<int, Bucket> buckets;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const int64_t rank = KeyRank(keys[i]);
+    Bucket& bucket = buckets[variable.PartOf(BucketOfRank(rank))];
+    bucket.local_ids.push_back(rank);
+    bucket.positions.push_back(static_cast<int64_t>(i));
+  }
+  return buckets;
+}
 std::map<int, Bucket> Buckets(const VariableLayout& variable, absl::Span<const int64_t> ids) {
+  if (variable.spec.table) return KeysByPart(variable, ids);
   std::map<int, Bucket> buckets;
   const size_t share = ids.size() / static_cast<size_t>(variable.num_shards());
   Bucket* bucket = nullptr;
@@ -128,18 +175,67 @@ Tensor Rounded(const VariableSpec& spec, const Tensor& gradient, int64_t ordinal
   return rounded;
 }
 
-// Sums the rows of equal ids. Each sum is written in place: a commit of a gigabyte needs one more
-// gigabyte, not three.
-void SumRows(const StagedWrite& write, const VariableLayout& variable, const Bucket& bucket,
-             CommitPart& part) {
+// The ids of a bucket, each with the rows of the write that name it.
+RowGroups GroupsOf(const Bucket& bucket) {
   RowGroups groups = GroupById(bucket.local_ids);
   for (int64_t& row : groups.rows) row = bucket.positions[row];
-  const Shape& shape = variable.spec.shape;
+  return groups;
+}
+
+// The sum of the rows of each group. Each is written in place: a commit of a gigabyte needs one
+// more gigabyte, not three.
+Tensor SumsOf(const StagedWrite& write, const RowGroups& groups, const Shape& variable) {
+  Tensor sums = *Tensor::Uninitialized(DType::kFloat32,
+                                       variable.WithRows(static_cast<int64_t>(groups.ids.size())));
+  SumGroups(groups, write.value.data_as<float>(), variable.row_elements(),
+            sums.fresh_data<float>());
+  return sums;
+}
+
+// A part of a gradient in which ids are named several times, or in no order.
+void SumRows(const StagedWrite& write, const VariableLayout& variable, const Bucket& bucket,
+             CommitPart& part) {
+  const RowGroups groups = GroupsOf(bucket);
   part.rows = Int64Vector(groups.ids);
-  part.values = *Tensor::Uninitialized(DType::kFloat32,
-                                       shape.WithRows(static_cast<int64_t>(groups.ids.size())));
-  SumGroups(groups, write.value.data_as<float>(), shape.row_elements(),
-            part.values.fresh_data<float>());
+  part.values = SumsOf(write, groups, variable.spec.shape);
+}
+
+// The first of the places of each group.
+std::vector<int64_t> FirstRows(const RowGroups& groups) {
+  std::vector<int64_t> first;
+  first.reserve(groups.ids.size());
+  for (size_t i = 0; i < groups.ids.size(); ++i) first.push_back(groups.rows[groups.splits[i]]);
+  return first;
+}
+
+std::vector<int64_t> At(absl::Span<const int64_t> values, const std::vector<int64_t>& positions) {
+  std::vector<int64_t> taken;
+  taken.reserve(positions.size());
+  for (const int64_t position : positions) taken.push_back(values[position]);
+  return taken;
+}
+
+// Whether a write sets the counts of rows of a table, and not their values.
+bool SetsCounts(const VariableSpec& spec, const StagedWrite& write) {
+  return spec.table && write.op == WriteOp::kAssign && write.value.dtype() == DType::kInt64;
+}
+
+// A table's part of a write: unique keys in the order of their ranks. Rows of one key are summed;
+// of an update or an assignment, the last one stays.
+void MakeKeyRows(const StagedWrite& write, const VariableLayout& variable, const Bucket& bucket,
+                 CommitPart& part) {
+  const RowGroups groups = GroupsOf(bucket);
+  part.rows = Int64Vector(At(*write.ids->values<int64_t>(), FirstRows(groups)));
+  if (write.op != WriteOp::kScatterUpdate && write.op != WriteOp::kAssign) {
+    part.values = SumsOf(write, groups, variable.spec.shape);
+    return;
+  }
+  std::vector<int64_t> last;
+  for (size_t i = 0; i < groups.ids.size(); ++i)
+    last.push_back(groups.rows[groups.splits[i + 1] - 1]);
+  const Shape& shape = write.value.shape();
+  part.values =
+      PackRows(write.value, last, shape, shape.row_elements() * DTypeSize(write.value.dtype()));
 }
 
 }  // namespace
@@ -159,7 +255,7 @@ std::vector<std::pair<std::string, Optimizer>> MissingSlots(const Layout& layout
 }
 
 int64_t RowBytes(const VariableSpec& spec) {
-  return spec.shape.row_elements() * DTypeSize(spec.dtype);
+  return spec.shape.row_elements() * DTypeSize(TransferDType(spec));
 }
 
 absl::Status CheckWrite(const Layout& layout, const StagedWrite& write) {
@@ -167,6 +263,7 @@ absl::Status CheckWrite(const Layout& layout, const StagedWrite& write) {
   if (variable == nullptr) return layout.UnknownVariable(write.variable);
   const VariableSpec& spec = variable->spec;
   if (write.op == WriteOp::kGradient) RETURN_IF_ERROR(CheckGradient(*variable, write));
+  if (spec.table) RETURN_IF_ERROR(CheckTableWrite(spec, write));
   const bool replaces = write.op == WriteOp::kAssign || write.op == WriteOp::kScatterUpdate ||
                         write.op == WriteOp::kGradient;
   if (!replaces && spec.dtype == DType::kBool) {
@@ -174,8 +271,7 @@ absl::Status CheckWrite(const Layout& layout, const StagedWrite& write) {
                                                    spec.name,
                                                    "\": bool has no arithmetic; assign instead"));
   }
-  const bool scatter = write.op >= WriteOp::kScatterUpdate && write.op <= WriteOp::kScatterMax;
-  if (scatter && !write.ids)
+  if (IsScatter(write.op) && !write.ids)
     return absl::InvalidArgumentError(
         absl::StrCat(WriteOpName(write.op), " to variable \"", spec.name, "\" needs ids"));
   if (!write.ids) {
@@ -191,16 +287,21 @@ absl::Status CheckWrite(const Layout& layout, const StagedWrite& write) {
   }
   RETURN_IF_ERROR(CheckIds(*variable, *write.ids));
   const Shape wanted = spec.shape.WithRowsOf(write.ids->shape().dims());
-  if (write.value.dtype() == spec.dtype && write.value.shape() == wanted) return absl::OkStatus();
-  return WrongShape(
-      *variable, write,
-      absl::StrCat(DTypeName(spec.dtype), " ", wanted.ToString(), ", a row for each id"));
+  const DType dtype = TransferDType(spec);
+  if (write.value.dtype() == dtype && write.value.shape() == wanted) return absl::OkStatus();
+  if (SetsCounts(spec, write) && write.value.shape() == write.ids->shape()) return absl::OkStatus();
+  return WrongShape(*variable, write,
+                    absl::StrCat(DTypeName(dtype), " ", wanted.ToString(), ", a row for each id"));
 }
 
 absl::Status CheckRead(const Layout& layout, const VariableRead& read) {
   const VariableLayout* variable = layout.Find(read.variable);
   if (variable == nullptr) return layout.UnknownVariable(read.variable);
-  return read.ids ? CheckIds(*variable, *read.ids) : absl::OkStatus();
+  RETURN_IF_ERROR(CheckWant(*variable, read));
+  if (read.ids) return CheckIds(*variable, *read.ids);
+  if (!variable->spec.table || read.want == PullWant::kStats) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("dynamic table \"", read.variable,
+                                                 "\" is read by its keys, and not as a whole"));
 }
 
 const Optimizer& OptimizerOf(const Layout& layout, const StagedWrite& write) {
@@ -266,6 +367,7 @@ void CommitPlanner::AddSparse(const VariableLayout& variable, const StagedWrite&
 void CommitPlanner::Run(size_t index) {
   const Unit& unit = *units_[index];
   CommitPart& part = commits_.at(unit.ps)[unit.index];
+  if (unit.variable.spec.table) return MakeKeyRows(unit.write, unit.variable, unit.bucket, part);
   if (unit.write.op == WriteOp::kGradient && !StrictlyRises(unit.bucket.local_ids))
     return SumRows(unit.write, unit.variable, unit.bucket, part);
   part.rows = Int64Vector(unit.bucket.local_ids);
@@ -325,18 +427,29 @@ absl::Status CheckCommitSize(absl::Span<const CommitPart> parts, int ps, int64_t
       "into more shards, or write less in one step"));
 }
 
+namespace {
+
+// Whether a read brings bfloat16. The rows of a table that are stored so lose nothing by it.
+bool RoundsReads(const VariableSpec& spec, Rounding rounding) {
+  if (spec.table) return spec.dtype == DType::kBFloat16;
+  return rounding == Rounding::kAsSpecified && spec.wire != WireFormat::kExact;
+}
+
+}  // namespace
+
 PullPlan::PullPlan(const Layout& layout, absl::Span<const VariableRead> reads, Rounding rounding) {
   // The index of the target. A shard is read whole at most once.
-  std::map<VariableId, size_t> whole;
+  std::map<std::pair<VariableId, PullWant>, size_t> whole;
   for (const VariableRead& read : reads) {
     const VariableLayout& variable = *layout.Find(read.variable);
-    const bool rounded =
-        rounding == Rounding::kAsSpecified && variable.spec.wire != WireFormat::kExact;
-    if (read.ids) {
+    const bool rounded = RoundsReads(variable.spec, rounding);
+    const auto key = std::make_pair(variable.id, read.want);
+    if (read.ids && variable.spec.table) {
+      AddKeys(variable, *read.ids, read.want, rounded && read.want == PullWant::kValues);
+    } else if (read.ids) {
       AddRows(variable, *read.ids, rounded);
-    } else if (const auto [before, is_first] = whole.try_emplace(variable.id, targets_.size());
-               is_first) {
-      AddWhole(variable, rounded);
+    } else if (const auto [before, is_first] = whole.try_emplace(key, targets_.size()); is_first) {
+      read.want == PullWant::kStats ? AddStats(variable) : AddWhole(variable, rounded);
     } else {
       targets_.push_back(Target(targets_[before->second]));
     }
@@ -353,17 +466,18 @@ void PullPlan::AddWhole(const VariableLayout& variable, bool rounded) {
   const int64_t element_bytes = DTypeSize(rounded ? DType::kBFloat16 : variable.spec.dtype);
   for (int part = 0; part < variable.num_shards(); ++part) {
     const int ps = variable.ps[part];
-    const int64_t bytes = variable.ShardShape(part).num_elements() * element_bytes;
-    target.pieces.push_back(
-        {ps,
-         AddPart(ps, {{variable.id, 0, static_cast<uint16_t>(part)}, std::nullopt, bytes, rounded}),
-         variable.offsets[part]});
+    PullPart pull{{variable.id, 0, static_cast<uint16_t>(part)}, std::nullopt};
+    pull.reply_bytes = variable.ShardShape(part).num_elements() * element_bytes;
+    pull.as_bfloat16 = rounded;
+    // Assemble copies the values of several shards together, as soon as all have come.
+    pull.may_lend = !rounded && variable.num_shards() > 1;
+    target.pieces.push_back({ps, AddPart(ps, std::move(pull)), variable.offsets[part]});
   }
   targets_.push_back(std::move(target));
 }
 
 void PullPlan::AddRows(const VariableLayout& variable, const Tensor& ids, bool rounded) {
-  Target target{variable.spec.dtype,
+  Target target{TransferDType(variable.spec),
                 variable.spec.shape.WithRowsOf(ids.shape().dims()),
                 RowBytes(variable.spec),
                 {},
@@ -387,6 +501,51 @@ void PullPlan::AddRows(const VariableLayout& variable, const Tensor& ids, bool r
                                       rounded});
     target.pieces.push_back({ps, index, begin - rows.begin()});
     begin = end;
+  }
+  targets_.push_back(std::move(target));
+}
+
+// The numbers of one part after another.
+void PullPlan::AddStats(const VariableLayout& variable) {
+  Target target{
+      DType::kInt64, {variable.num_shards(), kTableStatsWidth}, kTableStatsWidth * 8, {}, {}};
+  for (int part = 0; part < variable.num_shards(); ++part) {
+    const int ps = variable.ps[part];
+    PullPart pull{{variable.id, 0, static_cast<uint16_t>(part)}, std::nullopt, target.row_bytes};
+    pull.want = PullWant::kStats;
+    target.pieces.push_back({ps, AddPart(ps, std::move(pull)), part});
+  }
+  targets_.push_back(std::move(target));
+}
+
+// As rows, but shards have keys in the order of their ranks.
+void PullPlan::AddKeys(const VariableLayout& variable, const Tensor& asked, PullWant want,
+                       bool rounded) {
+  const bool is_record = want == PullWant::kRecords;
+  const Shape row = is_record ? Shape{1, kTableRecordWidth} : variable.spec.shape;
+  Target target{is_record ? DType::kInt64 : TransferDType(variable.spec),
+                row.WithRowsOf(asked.shape().dims()),
+                is_record ? kTableRecordWidth * 8 : RowBytes(variable.spec),
+                {},
+                {},
+                rounded};
+  const absl::Span<const int64_t> keys = *asked.values<int64_t>();
+  std::vector<int64_t> ranks;
+  ranks.reserve(keys.size());
+  for (const int64_t key : keys) ranks.push_back(KeyRank(key));
+  target.groups = GroupById(ranks);
+  const std::vector<int64_t> unique = At(keys, FirstRows(*target.groups));
+  const std::vector<int64_t>& ids = target.groups->ids;
+  for (size_t begin = 0, end = 0; begin < ids.size(); begin = end) {
+    const int part = variable.PartOf(BucketOfRank(ids[begin])), ps = variable.ps[part];
+    while (end < ids.size() && BucketOfRank(ids[end]) < variable.offsets[part + 1]) ++end;
+    PullPart pull{{variable.id, 0, static_cast<uint16_t>(part)},
+                  Tensor::Vector<int64_t>(absl::MakeConstSpan(unique).subspan(begin, end - begin))};
+    pull.reply_bytes =
+        static_cast<int64_t>(end - begin) * target.row_bytes / (target.rounded ? 2 : 1);
+    pull.as_bfloat16 = target.rounded;
+    pull.want = want;
+    target.pieces.push_back({ps, AddPart(ps, std::move(pull)), static_cast<int64_t>(begin)});
   }
   targets_.push_back(std::move(target));
 }
@@ -424,9 +583,12 @@ absl::Status PullPlan::Fill(const Target& target, const std::map<int, PullReply>
     const auto reply = replies.find(piece.ps);
     if (reply == replies.end() || piece.part >= reply->second.parts.size())
       return BadAnswer(piece.ps, "in part");
+    const ScatteredTensor* const lent = reply->second.parts[piece.part].lent.get();
     const Tensor& values = reply->second.parts[piece.part].values;
-    if (values.dtype() != (target.rounded ? DType::kBFloat16 : target.dtype))
-      return BadAnswer(piece.ps, absl::StrCat("with ", values.ToString()));
+    const DType dtype = lent != nullptr ? lent->dtype() : values.dtype();
+    if (dtype != (target.rounded ? DType::kBFloat16 : target.dtype))
+      return BadAnswer(
+          piece.ps, absl::StrCat("with ", lent != nullptr ? lent->ToString() : values.ToString()));
     char* const out = result.fresh_data<char>();
     const int64_t row_bytes = target.row_bytes, first_byte = piece.first_row * row_bytes;
     const int64_t pulled_bytes = target.groups
@@ -434,12 +596,14 @@ absl::Status PullPlan::Fill(const Target& target, const std::map<int, PullReply>
                                      : result.size_bytes();
     const int64_t end_byte =
         i + 1 < target.pieces.size() ? target.pieces[i + 1].first_row * row_bytes : pulled_bytes;
-    const int64_t elements = values.shape().num_elements();
+    const int64_t elements = (lent != nullptr ? lent->shape() : values.shape()).num_elements();
     // A smaller reply would leave old memory contents in the result.
     if (elements * DTypeSize(target.dtype) != end_byte - first_byte)
       return BadAnswer(piece.ps, "with another number of rows");
     if (elements == 0) continue;
-    if (target.groups) {
+    if (lent != nullptr) {
+      lent->CopyTo(0, lent->size_bytes(), out + first_byte);
+    } else if (target.groups) {
       ASSIGN_OR_RETURN(const Tensor rows,
                        target.rounded ? AsFloats(values) : absl::StatusOr<Tensor>(values));
       Spread(*target.groups, piece.first_row, rows.data_as<char>(), end_byte - first_byte,

@@ -33,15 +33,18 @@
 namespace divvy {
 
 // A read of a whole variable, or of the rows at `ids` (int64, any shape; row numbers of the whole
-// variable, repeats allowed).
+// variable, or keys of a table; repeats allowed). PullWant says what is read of a table.
 struct VariableRead {
   std::string variable;
   std::optional<Tensor> ids;
+  PullWant want = PullWant::kValues;
 };
 
 // One write to a variable. Without `ids`, `value` is the whole variable (assign, add, sub, dense
-// gradient). With `ids` (int64 [n], row numbers of the whole variable), it has one row for each id
-// (scatters, sparse gradients).
+// gradient). With `ids` (int64 [n], row numbers of the whole variable, or keys of a table), it has
+// one row for each id (scatters, sparse gradients). Of a table, an assign has ids: with float32
+// rows the keys get rows with these values, whatever the table admits; with int64 [n] their rows,
+// if they have one, get these counts.
 struct StagedWrite {
   std::string variable;
   WriteOp op = WriteOp::kAssign;
@@ -59,12 +62,14 @@ int64_t RowBytes(const VariableSpec& spec);
 
 // Checks everything for which a ps could refuse the write; after OK no ps refuses it. NotFound: no
 // such variable; the message has near names. InvalidArgument: a wrong dtype or shape, an id outside
-// the variable, or a gradient of a variable that is not float32 or has no optimizer. The message
-// names the variable; for a wrong value it has the value's and the wanted shape. REQUIRES:
-// write.optimizer, if set, has passed Validate.
+// the variable, a gradient of a variable that is not float32 or has no optimizer, or what a table
+// does not take: a whole value, another scatter than update, add and sub, or the gradient of an
+// optimizer with other slots than its own. The message names the variable; for a wrong value it has
+// the value's and the wanted shape. REQUIRES: write.optimizer, if set, has passed Validate.
 absl::Status CheckWrite(const Layout& layout, const StagedWrite& write);
 // Checks a read. NotFound as above. InvalidArgument: rows of a variable of rank 0, ids that are not
-// int64 on the CPU, or an id outside the variable.
+// int64 on the CPU, an id outside the variable, a whole table, or records or statistics of what is
+// no table.
 absl::Status CheckRead(const Layout& layout, const VariableRead& read);
 
 // The optimizer that applies a gradient: the write's own, else the variable's. REQUIRES: CheckWrite
@@ -134,9 +139,10 @@ class PullPlan {
   // by ps
   const std::map<int, std::vector<PullPart>>& parts() const { return parts_; }
   // Returns the values in the order of the reads. A whole variable has the variable's shape; rows
-  // have the shape ids.shape + row shape, in the order of the ids. InvalidArgument: a reply does
-  // not fit its request. Copies copied_bytes() bytes, so do not assemble large values under a lock
-  // that other threads wait for. REQUIRES: `replies` has the reply to each ps in parts().
+  // have the shape ids.shape + row shape, in the order of the ids; records have ids.shape + [2];
+  // the statistics of a table are int64 [parts, 6]. InvalidArgument: a reply does not fit its
+  // request. Copies copied_bytes() bytes, so do not assemble large values under a lock that other
+  // threads wait for. REQUIRES: `replies` has the reply to each ps in parts().
   absl::StatusOr<std::vector<Tensor>> Assemble(const std::map<int, PullReply>& replies) const;
   int64_t copied_bytes() const;
 
@@ -164,6 +170,8 @@ class PullPlan {
   };
   void AddWhole(const VariableLayout& variable, bool rounded);
   void AddRows(const VariableLayout& variable, const Tensor& ids, bool rounded);
+  void AddKeys(const VariableLayout& variable, const Tensor& asked, PullWant want, bool rounded);
+  void AddStats(const VariableLayout& variable);
   size_t AddPart(int ps, PullPart part);
   absl::Status Fill(const Target& target, const std::map<int, PullReply>& replies,
                     Tensor& result) const;

@@ -12,6 +12,8 @@
 #include "base/half.h"
 #include "base/random.h"
 #include "gtest/gtest.h"
+#include "variables/dynamic_table.h"
+#include "variables/table_keys.h"
 
 namespace divvy {
 namespace {
@@ -392,6 +394,48 @@ TEST(PullPlanTest, AnyIdsGetTheirRowsAndEachRowTravelsOnce) {
   }
 }
 
+// Whatever a table stores, a program reads and writes float32. bfloat16 rows travel as they are.
+TEST(PullPlanTest, RowsOfATableStoredAsHalvesAreReadAsFloats) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    SCOPED_TRACE(DTypeName(dtype));
+    VariableLayout table = Cut(1, "table", kTableBuckets, 2, {0, 1});
+    table.spec = DynamicTable("table", {.width = 2, .optimizer = Sgd{0.1}, .dtype = dtype});
+    const auto layout = Layout::Empty()->With(table);
+    EXPECT_TRUE(Validate(table.spec).ok()) << Validate(table.spec);
+    const std::vector<int64_t> keys = {-7, 3, 12, -7};
+    EXPECT_TRUE(CheckWrite(*layout, WriteRows("table", WriteOp::kGradient, Ids(keys),
+                                              Matrix(4, 2, Values(8, 1))))
+                    .ok());
+    const Tensor narrow = *Tensor::Zeros(DType::kBFloat16, {4, 2});
+    EXPECT_FALSE(
+        CheckWrite(*layout, WriteRows("table", WriteOp::kScatterAdd, Ids(keys), narrow)).ok());
+    const PullPlan plan(*layout, {{"table", Ids(keys)}}, Rounding::kAsSpecified);
+    const bool travels = dtype == DType::kBFloat16;
+    // The value of a row is its key.
+    std::map<int, PullReply> replies;
+    for (const auto& [ps, parts] : plan.parts()) {
+      for (const PullPart& part : parts) {
+        EXPECT_EQ(part.as_bfloat16, travels);
+        const std::vector<int64_t> asked = IdsOf(*part.rows);
+        EXPECT_EQ(part.reply_bytes, static_cast<int64_t>(asked.size()) * (travels ? 4 : 8));
+        Values values;
+        for (const int64_t key : asked) values.insert(values.end(), 2, static_cast<float>(key));
+        Tensor rows = Matrix(static_cast<int64_t>(asked.size()), 2, values);
+        if (travels) {
+          Tensor rounded = *Tensor::Uninitialized(DType::kBFloat16, rows.shape());
+          for (size_t i = 0; i < values.size(); ++i)
+            rounded.fresh_data<BFloat16Bits>()[i] = BFloat16Bits::FromFloat(values[i]);
+          rows = rounded;
+        }
+        replies[ps].parts.push_back({rows});
+      }
+    }
+    const auto read = plan.Assemble(replies);
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(Flat((*read)[0]), (Values{-7, -7, 3, 3, 12, 12, -7, -7}));
+  }
+}
+
 TEST(PullPlanTest, AsksOnlyTheServersThatHoldARowAskedFor) {
   const auto layout = Layout::Empty()->With(Cut(1, "w", 6, 2, {0, 1, 2}));
   const PullPlan plan(*layout, {VariableRead{"w", Ids({5, 4})}, VariableRead{"w", Ids({})}});
@@ -447,6 +491,98 @@ TEST(PullPlanTest, TellsWhatItWillCopy) {
   EXPECT_EQ(PullPlan(*layout, {{"one", std::nullopt}}).copied_bytes(), 0);
   EXPECT_EQ(PullPlan(*layout, {{"two", std::nullopt}, {"one", Ids({1, 1, 3})}}).copied_bytes(),
             4 * 2 * 4 + 3 * 2 * 4);
+}
+
+// ---- what a table tells -------------------------------------------------------------------------
+
+class TableReadsTest : public ::testing::Test {
+ protected:
+  TableReadsTest() {
+    VariableLayout table = Cut(1, "user", kTableBuckets, 3, {0, 1, 0});
+    table.spec.table = TableOptions();
+    layout_ = Layout::Empty()->With(table)->With(Cut(2, "w", 3, 2, {0}));
+  }
+  // A server that answers what it is asked: count is key + 1000 and minute is -key.
+  static PullPartReply AnswerTo(int ps, const PullPart& part) {
+    if (part.want == PullWant::kStats) {
+      const int64_t first = ps * 100 + part.shard.part;
+      return {*Tensor::Copy<int64_t>({1, 6}, {first, 2, 3, 4, 5, 6})};
+    }
+    std::vector<int64_t> records;
+    std::vector<float> values;
+    for (const int64_t key : IdsOf(*part.rows)) {
+      records.insert(records.end(), {key + 1000, -key});
+      values.insert(values.end(), 3, static_cast<float>(key));
+    }
+    const int64_t n = part.rows->shape().num_elements();
+    return {part.want == PullWant::kRecords ? *Tensor::Copy<int64_t>({n, 2}, records)
+                                            : *Tensor::Copy<float>({n, 3}, values)};
+  }
+  static std::map<int, PullReply> AnswersTo(const PullPlan& plan) {
+    std::map<int, PullReply> replies;
+    for (const auto& [ps, parts] : plan.parts()) {
+      for (const PullPart& part : parts) {
+        replies[ps].parts.push_back(AnswerTo(ps, part));
+        EXPECT_EQ(part.reply_bytes, replies[ps].parts.back().values.size_bytes());
+      }
+    }
+    return replies;
+  }
+  absl::Status Check(VariableRead read) const { return CheckRead(*layout_, read); }
+
+  std::shared_ptr<const Layout> layout_;
+};
+
+TEST_F(TableReadsTest, RecordsComeInTheOrderOfTheKeysAndStatisticsByPart) {
+  const std::vector<int64_t> keys = {7, -5, 7, int64_t{1} << 60, 0, 12};
+  const PullPlan plan(*layout_,
+                      {{"user", Ids(keys)},
+                       {"user", Ids(keys), PullWant::kRecords},
+                       {"user", std::nullopt, PullWant::kStats},
+                       {"user", std::nullopt, PullWant::kStats}},
+                      Rounding::kAsSpecified);
+  const auto read = plan.Assemble(AnswersTo(plan));
+  ASSERT_TRUE(read.ok()) << read.status();
+  ASSERT_EQ((*read)[1].shape(), (Shape{6, 2}));
+  for (size_t i = 0; i < keys.size(); ++i) {
+    EXPECT_EQ(Flat((*read)[0])[3 * i], static_cast<float>(keys[i]));
+    EXPECT_EQ(IdsOf((*read)[1])[2 * i], keys[i] + 1000);
+    EXPECT_EQ(IdsOf((*read)[1])[2 * i + 1], -keys[i]);
+  }
+  for (const size_t stats : {2, 3}) {  // asked for once
+    ASSERT_EQ((*read)[stats].shape(), (Shape{3, 6}));
+    EXPECT_EQ(IdsOf((*read)[stats]),
+              (std::vector<int64_t>{0, 2, 3, 4, 5, 6, 101, 2, 3, 4, 5, 6, 2, 2, 3, 4, 5, 6}));
+  }
+}
+
+TEST_F(TableReadsTest, AnAnswerOfAnotherSizeIsAnError) {
+  for (const PullWant want : {PullWant::kRecords, PullWant::kStats}) {
+    const PullPlan plan(
+        *layout_,
+        {{"user", want == PullWant::kRecords ? std::optional<Tensor>(Ids({1, 2, 3})) : std::nullopt,
+          want}});
+    std::map<int, PullReply> replies = AnswersTo(plan);
+    replies.begin()->second.parts[0].values = Ids({1, 2, 3});
+    EXPECT_FALSE(plan.Assemble(replies).ok());
+    replies.begin()->second.parts[0].values = Matrix(1, 6, {1, 2, 3, 4, 5, 6});
+    EXPECT_FALSE(plan.Assemble(replies).ok());
+  }
+}
+
+TEST_F(TableReadsTest, WhatHasNoRecordsIsToldWhatToDo) {
+  const auto says = [&](VariableRead read, absl::string_view text) {
+    const absl::Status refused = Check(std::move(read));
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_TRUE(absl::StrContains(refused.message(), text)) << refused;
+  };
+  says({"w", Ids({1}), PullWant::kRecords}, "declare it as a DynamicTable");
+  says({"w", std::nullopt, PullWant::kStats}, "is no dynamic table");
+  says({"user", std::nullopt, PullWant::kRecords}, "records are of keys: name them");
+  says({"user", Ids({1}), PullWant::kStats}, "give no keys");
+  EXPECT_TRUE(absl::IsNotFound(Check({"users", Ids({1}), PullWant::kRecords})));
+  EXPECT_TRUE(Check({"user", Ids({}), PullWant::kRecords}).ok());
+  EXPECT_TRUE(Check({"user", std::nullopt, PullWant::kStats}).ok());
 }
 
 TEST(PullPlanTest, AVariableThatIsReadWholeTwiceIsAskedForOnce) {
@@ -520,7 +656,16 @@ class TransferModel {
     const PullPlan plan(*layout_, reads);
     std::map<int, PullReply> replies;
     for (const auto& [ps, parts] : plan.parts()) {
-      for (const PullPart& part : parts) replies[ps].parts.push_back({Pull(part), 1, false});
+      for (const PullPart& part : parts) {
+        EXPECT_TRUE(!part.may_lend || !part.rows) << "only whole shards are lent";
+        const Tensor values = Pull(part);
+        replies[ps].parts.push_back({values, 1, false});
+        if (!part.may_lend || !random_.Chance(0.7)) continue;
+        const auto lent = std::make_shared<ScatteredTensor>(values.dtype(), values.shape());
+        lent->AddCopy(
+            absl::string_view(values.data_as<char>(), static_cast<size_t>(values.size_bytes())));
+        replies[ps].parts.back() = {Tensor(), 1, false, lent};
+      }
     }
     const absl::StatusOr<std::vector<Tensor>> values = plan.Assemble(replies);
     ASSERT_TRUE(values.ok()) << values.status();
@@ -645,6 +790,50 @@ TEST(TransferPlanTest, WhatAPlanDoesToTheShardsIsWhatTheWritesDoToTheWhole) {
       if (testing::Test::HasFatalFailure()) return;
     }
   }
+}
+
+// ---- tables
+
+class TableWriteTest : public CheckWriteTest {
+ protected:
+  TableWriteTest() {
+    VariableLayout table = Cut(4, "table", kTableBuckets, 2, {0, 1}, Sgd{0.1});
+    table.spec.table.emplace();
+    layout_ = layout_->With(std::move(table));
+  }
+};
+
+TEST_F(TableWriteTest, RowsAndCountsAreAssignedByKeyAndTheLastOneOfAKeyStays) {
+  const Tensor keys = Ids({-3, 8, -3});
+  const StagedWrite rows = WriteRows("table", WriteOp::kAssign, keys,
+                                     Matrix(3, 2, {1, 2, 3, 4, 5, 6})),
+                    counts = WriteRows("table", WriteOp::kAssign, keys, Ids({10, 11, 12}));
+  EXPECT_TRUE(CheckWrite(*layout_, rows).ok()) << CheckWrite(*layout_, rows);
+  EXPECT_TRUE(CheckWrite(*layout_, counts).ok()) << CheckWrite(*layout_, counts);
+  std::map<int64_t, std::pair<Values, int64_t>> found;
+  for (const auto& [ps, parts] : PlanCommits(*layout_, {rows, counts}, 0, 1)) {
+    ASSERT_EQ(parts.size() % 2, 0);
+    for (size_t i = 0; i < parts.size(); i += 2) {
+      const std::vector<int64_t> of_part = IdsOf(*parts[i].rows);
+      EXPECT_EQ(IdsOf(*parts[i + 1].rows), of_part);
+      for (size_t k = 0; k < of_part.size(); ++k)
+        found[of_part[k]] = {{Flat(parts[i].values)[2 * k], Flat(parts[i].values)[2 * k + 1]},
+                             IdsOf(parts[i + 1].values)[k]};
+    }
+  }
+  EXPECT_EQ(found,
+            (std::map<int64_t, std::pair<Values, int64_t>>{{-3, {{5, 6}, 12}}, {8, {{3, 4}, 11}}}));
+}
+
+TEST_F(TableWriteTest, OtherShapesAndCountsOfVariablesAreRefused) {
+  const auto refused = absl::StatusCode::kInvalidArgument;
+  ExpectRefused(WriteRows("table", WriteOp::kAssign, Ids({1, 2}), Ids({1})), refused, "[2, 2]");
+  ExpectRefused(WriteRows("table", WriteOp::kScatterUpdate, Ids({1, 2}), Ids({1, 2})), refused,
+                "[2, 2]");
+  ExpectRefused(WriteRows("table", WriteOp::kAssign, Ids({1}), Matrix(1, 3, {1, 2, 3})), refused,
+                "[1, 2]");
+  ExpectRefused(WriteRows("plain", WriteOp::kAssign, Ids({1}), Ids({1})), refused, "[1, 2]");
+  ExpectRefused(Write("table", WriteOp::kAssign, Ids({1})), refused, "give ids");
 }
 
 }  // namespace

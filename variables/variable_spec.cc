@@ -1,9 +1,14 @@
 #include "variables/variable_spec.h"
 
+#include <variant>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
+#include "initializers/key_row.h"
+#include "variables/table_keys.h"
+#include "variables/transfer_dtype.h"
 
 namespace divvy {
 namespace {
@@ -38,6 +43,30 @@ absl::Status CheckName(absl::string_view name) {
   return absl::OkStatus();
 }
 
+absl::Status CheckTable(const VariableSpec& spec) {
+  if (spec.dtype != DType::kFloat32 && spec.dtype != DType::kFloat16 &&
+      spec.dtype != DType::kBFloat16) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a dynamic table has rows of float32, float16 or bfloat16, and the dtype is ",
+                     DTypeName(spec.dtype)));
+  }
+  if (spec.shape.rank() != 2 || spec.shape.dim(0) != kTableBuckets || spec.shape.dim(1) < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("a dynamic table has the shape [", kTableBuckets,
+                                                   ", width] with a width of at least 1, and not ",
+                                                   spec.shape.ToString()));
+  }
+  if (spec.wire != WireFormat::kExact)
+    return absl::InvalidArgumentError(
+        "the rows of a dynamic table travel exactly: leave `wire` out");
+  // The coordinator checks FromRows, which may be the rows of a checkpoint (first_rows.h).
+  if (!EvaluatedPerKey(spec.initializer) && !std::holds_alternative<FromRows>(spec.initializer)) {
+    return absl::InvalidArgumentError(
+        "the initializer of a dynamic table gives a row to any key: use Constant, RandomUniform, "
+        "RandomNormal or TruncatedNormal");
+  }
+  return Validate(*spec.table);
+}
+
 absl::Status CheckTypes(const VariableSpec& spec) {
   RETURN_IF_ERROR(spec.shape.status());
   if (spec.shape.num_elements() < 0) {
@@ -55,8 +84,9 @@ absl::Status CheckTypes(const VariableSpec& spec) {
                      ": leave `wire` out"));
   }
   RETURN_IF_ERROR(Validate(spec.initializer, spec.shape, spec.dtype));
+  if (spec.table) RETURN_IF_ERROR(CheckTable(spec));
   if (!spec.optimizer) return absl::OkStatus();
-  if (spec.dtype != DType::kFloat32) {
+  if (TransferDType(spec) != DType::kFloat32) {
     return absl::InvalidArgumentError(absl::StrCat(OptimizerName(*spec.optimizer),
                                                    " needs float32, and the dtype is ",
                                                    DTypeName(spec.dtype)));

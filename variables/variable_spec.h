@@ -12,6 +12,7 @@
 #include "optimizers/optimizer.h"
 #include "partitioners/partitioner.h"
 #include "tensor/tensor.h"
+#include "variables/table_options.h"
 
 namespace divvy {
 
@@ -64,15 +65,19 @@ struct VariableSpec {
   VariableAggregation aggregation = VariableAggregation::kNone;
   // used in place of the strategy's partitioner
   std::optional<Partitioner> partitioner = {};
-  // Other formats than kExact need a float32 variable.
+  // Other formats than kExact need a float32 variable, and not a table.
   WireFormat wire = WireFormat::kExact;
+  // If set, the variable is a dynamic table of float32 rows: its shape is {kTableBuckets, width},
+  // because the buckets of its keys are cut and placed as rows are. Its ids are keys, of any value.
+  // Only its own optimizer applies gradients to it, and it is never read or written as a whole.
+  std::optional<TableOptions> table = {};
   operator absl::string_view() const { return name; }
 };
 
 // InvalidArgument, naming the variable and the fix: a bad name, an invalid or unknown shape, a
 // dtype that no variable can have, a wire format that the dtype does not have, an initializer or
-// optimizer that its own Validate refuses, or an optimizer for a variable that is not float32.
-// Pure.
+// optimizer that its own Validate refuses, an optimizer for a variable that is not float32, or a
+// table with options, an initializer, a shape or a dtype that no table can have. Pure.
 absl::Status Validate(const VariableSpec& spec);
 
 }  // namespace divvy

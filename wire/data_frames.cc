@@ -19,6 +19,12 @@
 namespace divvy::wire {
 namespace {
 
+constexpr EnumTable<PullWant, v1::PullRequestHeader::Want, 3> kPullWants = {{
+    {PullWant::kValues, v1::PullRequestHeader::VALUES},
+    {PullWant::kRecords, v1::PullRequestHeader::RECORDS},
+    {PullWant::kStats, v1::PullRequestHeader::STATS},
+}};
+
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "payloads travel as they lie in memory");
 
 absl::Status CheckBools(absl::string_view bytes) {
@@ -45,6 +51,7 @@ absl::StatusOr<PullPart> PartFrom(const v1::PullRequestHeader::Part& from, Paylo
     ASSIGN_OR_RETURN(part.rows, AddRows(from.rows(), filler));
   }
   part.as_bfloat16 = from.as_bfloat16();
+  ASSIGN_OR_RETURN(part.want, In("want", kPullWants.ToDomain(from.want())));
   return part;
 }
 
@@ -60,11 +67,18 @@ absl::StatusOr<PullPartReply> PartFrom(const v1::PullReplyHeader::Part& from, co
   if (asked.reply_bytes >= 0 && bytes != asked.reply_bytes)
     return Invalid(
         "", absl::StrCat("has ", bytes, " bytes where ", asked.reply_bytes, " were asked for"));
-  ASSIGN_OR_RETURN(part.values, filler.Add(dtype, std::move(shape)));
+  if (asked.may_lend) part.lent = filler.AddScattered(dtype, shape);
+  if (part.lent == nullptr) {
+    ASSIGN_OR_RETURN(part.values, filler.Add(dtype, std::move(shape)));
+  }
   part.version = from.version();
   part.torn = from.torn();
   return part;
 }
+
+// A commit is computed from what has arrived row by row (CommitPlan). Longer rows are put together
+// before, because they are part of what is reserved then.
+constexpr int64_t kMostRowBytes = 1 << 20;
 
 absl::StatusOr<CommitPart> PartFrom(const v1::CommitBegin::Part& from, PayloadFiller& filler) {
   CommitPart part;
@@ -75,7 +89,11 @@ absl::StatusOr<CommitPart> PartFrom(const v1::CommitBegin::Part& from, PayloadFi
   }
   ASSIGN_OR_RETURN(const DType dtype, In("dtype", FromProto(from.dtype())));
   ASSIGN_OR_RETURN(Shape shape, In("shape", ShapeFromProto(from.shape(), dtype)));
-  ASSIGN_OR_RETURN(part.values, filler.Add(dtype, std::move(shape)));
+  if (!IsScatter(part.op) && shape.row_elements() * DTypeSize(dtype) <= kMostRowBytes)
+    part.arrived = filler.AddScattered(dtype, shape);
+  if (part.arrived == nullptr) {
+    ASSIGN_OR_RETURN(part.values, filler.Add(dtype, std::move(shape)));
+  }
   if (from.has_optimizer()) {
     ASSIGN_OR_RETURN(part.optimizer, In("optimizer", FromProto(from.optimizer())));
   }
@@ -111,6 +129,21 @@ absl::Status AddRowsTo(int64_t& bytes, int64_t rows) {
 
 // ---- sending ------------------------------------------------------------------------------------
 
+namespace {
+
+// The values of a part are `values`, or `pieces` if that is not null.
+template <typename Part>
+void Describe(const Tensor& values, const ScatteredTensor* pieces, Part& out) {
+  out.set_dtype(ToProto(pieces != nullptr ? pieces->dtype() : values.dtype()));
+  ToProto(pieces != nullptr ? pieces->shape() : values.shape(), out.mutable_shape());
+}
+void AddTo(std::vector<Tensor>& payload, const Tensor& values, const ScatteredTensor* pieces) {
+  if (pieces == nullptr) return payload.push_back(values);
+  for (Tensor& piece : pieces->Pieces()) payload.push_back(std::move(piece));
+}
+
+}  // namespace
+
 OutgoingTransfer ToTransfer(uint64_t request_id, const PullRequest& request) {
   OutgoingTransfer transfer;
   transfer.header.set_request_id(request_id);
@@ -120,6 +153,7 @@ OutgoingTransfer ToTransfer(uint64_t request_id, const PullRequest& request) {
     v1::PullRequestHeader::Part& out = *header.add_parts();
     *out.mutable_shard() = ToProto(part.shard);
     out.set_as_bfloat16(part.as_bfloat16);
+    out.set_want(kPullWants.ToWire(part.want));
     if (!part.rows) continue;
     out.set_rows(part.rows->shape().num_elements());
     transfer.payload.push_back(*part.rows);
@@ -135,11 +169,10 @@ OutgoingTransfer ToTransfer(uint64_t request_id, const absl::StatusOr<PullReply>
   if (!reply.ok()) return transfer;
   for (const PullPartReply& part : reply->parts) {
     v1::PullReplyHeader::Part& out = *header.add_parts();
-    out.set_dtype(ToProto(part.values.dtype()));
-    ToProto(part.values.shape(), out.mutable_shape());
+    Describe(part.values, part.lent.get(), out);
     out.set_version(part.version);
     out.set_torn(part.torn);
-    transfer.payload.push_back(part.values);
+    AddTo(transfer.payload, part.values, part.lent.get());
   }
   return transfer;
 }
@@ -154,12 +187,12 @@ OutgoingTransfer ToTransfer(uint64_t request_id, const CommitRequest& request) {
   header.set_kind(ToProto(request.kind));
   header.set_participants(static_cast<uint32_t>(request.participants));
   for (const InputLease& lease : request.inputs) *header.add_inputs() = ToProto(lease);
+  header.set_tick(request.tick);
   for (const CommitPart& part : request.parts) {
     v1::CommitBegin::Part& out = *header.add_parts();
     *out.mutable_shard() = ToProto(part.shard);
     out.set_op(ToProto(part.op));
-    out.set_dtype(ToProto(part.values.dtype()));
-    ToProto(part.values.shape(), out.mutable_shape());
+    Describe(part.values, part.arrived.get(), out);
     if (part.optimizer) *out.mutable_optimizer() = ToProto(*part.optimizer);
     out.set_slots(std::string(part.slots.begin(), part.slots.end()));
     if (part.rows) out.set_rows(part.rows->shape().num_elements());
@@ -185,7 +218,7 @@ std::vector<Tensor> PayloadOf(const CommitRequest& request) {
   std::vector<Tensor> payload;
   for (const CommitPart& part : request.parts) {
     if (part.rows) payload.push_back(*part.rows);
-    payload.push_back(part.values);
+    AddTo(payload, part.values, part.arrived.get());
   }
   return payload;
 }
@@ -341,8 +374,22 @@ absl::StatusOr<Tensor> PayloadFiller::Add(DType dtype, Shape shape) {
   if (__builtin_add_overflow(left_, tensor.size_bytes(), &left_))
     return Invalid("parts", "are larger than can be counted");
   const auto size = static_cast<size_t>(tensor.size_bytes());
-  if (size > 0) holes_.push_back({tensor.fresh_data<char>(), size, dtype == DType::kBool});
+  if (size > 0) holes_.push_back({tensor.fresh_data<char>(), size, dtype == DType::kBool, nullptr});
   return tensor;
+}
+
+std::shared_ptr<const ScatteredTensor> PayloadFiller::AddScattered(DType dtype,
+                                                                   const Shape& shape) {
+  const int64_t bytes = shape.num_elements() * DTypeSize(dtype);
+  if (!kept_ || dtype == DType::kBool || bytes == 0 || bytes < kept_->least_tensor_bytes)
+    return nullptr;
+  int64_t left = 0;
+  // Add reports the overflow.
+  if (__builtin_add_overflow(left_, bytes, &left)) return nullptr;
+  left_ = left;
+  auto scattered = std::make_shared<ScatteredTensor>(dtype, shape);
+  holes_.push_back({nullptr, static_cast<size_t>(bytes), false, scattered});
+  return scattered;
 }
 
 absl::StatusOr<Tensor> PayloadFiller::AddChecked(DType dtype, Shape shape) {
@@ -357,7 +404,19 @@ absl::StatusOr<Tensor> PayloadFiller::AddChecked(DType dtype, Shape shape) {
   return here;
 }
 
-absl::Status PayloadFiller::Take(absl::string_view bytes) {
+int64_t PayloadFiller::KeptOf(int64_t bytes) const {
+  int64_t kept = 0;
+  size_t filled = filled_;
+  for (size_t i = next_; i < holes_.size() && bytes > 0; ++i, filled = 0) {
+    const int64_t some = std::min(bytes, static_cast<int64_t>(holes_[i].size - filled));
+    if (holes_[i].scattered != nullptr) kept += some;
+    bytes -= some;
+  }
+  return kept;
+}
+
+absl::Status PayloadFiller::Take(absl::string_view bytes,
+                                 const std::shared_ptr<const void>& keeper) {
   if (bytes.size() > static_cast<uint64_t>(left_))
     return Invalid("payload",
                    absl::StrCat(bytes.size(), " bytes came where ", left_, " were left"));
@@ -366,7 +425,12 @@ absl::Status PayloadFiller::Take(absl::string_view bytes) {
     const Hole& hole = holes_[next_];
     const absl::string_view some = bytes.substr(0, hole.size - filled_);
     if (hole.bools) RETURN_IF_ERROR(CheckBools(some));
-    std::memcpy(hole.data + filled_, some.data(), some.size());
+    if (hole.scattered == nullptr)
+      std::memcpy(hole.data + filled_, some.data(), some.size());
+    else if (keeper == nullptr || some.size() < kept_->least_piece_bytes)
+      hole.scattered->AddCopy(some);
+    else
+      hole.scattered->Add(some, keeper);
     bytes.remove_prefix(some.size());
     filled_ += some.size();
     if (filled_ < hole.size) continue;
@@ -391,6 +455,7 @@ absl::StatusOr<CommitRequest> FromHeader(const v1::CommitBegin& header, PayloadF
   DIVVY_WIRE_READ_ENUM(request.kind, header, kind);
   RETURN_IF_ERROR(CheckIndex("participants", header.participants()));
   request.participants = static_cast<int>(header.participants());
+  request.tick = header.tick();
   ASSIGN_OR_RETURN(request.inputs,
                    ReadAll("inputs", header.inputs(),
                            [](const v1::InputLease& lease) { return FromProto(lease); }));

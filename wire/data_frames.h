@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -112,8 +113,17 @@ absl::StatusOr<int64_t> CopiedBytes(const v1::CommitBegin& header);
 // the tensors live until the last byte has arrived.
 class PayloadFiller {
  public:
+  // What is not copied: a smaller tensor or piece is, because messages are freed as a whole, and a
+  // piece costs some hundred bytes.
+  struct KeptSizes {
+    int64_t least_tensor_bytes = 256 << 10;
+    size_t least_piece_bytes = 2 << 10;
+  };
   // The payload arrives by Take.
   PayloadFiller() = default;
+  // The payload arrives by Take, and large tensors for which AddScattered is called consist of the
+  // bytes that Take is given, without a copy.
+  explicit PayloadFiller(KeptSizes kept) : kept_(kept) {}
   // The payload lies in `region`, and nothing is left to take.
   explicit PayloadFiller(std::shared_ptr<Region> region) : region_(std::move(region)) {}
 
@@ -125,19 +135,28 @@ class PayloadFiller {
   // As Add, for numbers that are checked before they are used. They are copied out of the region,
   // whose other process could still change them.
   absl::StatusOr<Tensor> AddChecked(DType dtype, Shape shape);
-  // Takes the next bytes. InvalidArgument: more bytes than left(), or a bool that is neither 0 nor
-  // 1.
-  absl::Status Take(absl::string_view bytes);
+  // As Add, for a tensor that may consist of the pieces in which it arrives. Null: it may not; call
+  // Add instead.
+  std::shared_ptr<const ScatteredTensor> AddScattered(DType dtype, const Shape& shape);
+  // How many of the next `bytes` bytes of the payload may be kept instead of copied.
+  int64_t KeptOf(int64_t bytes) const;
+  // Takes the next bytes. `keeper` keeps them alive; null: they are copied. InvalidArgument: more
+  // bytes than left(), or a bool that is neither 0 nor 1.
+  absl::Status Take(absl::string_view bytes, const std::shared_ptr<const void>& keeper = nullptr);
   int64_t left() const { return left_; }
 
  private:
   struct Hole {
+    // Null: the bytes become pieces of `scattered`.
     char* data;
     size_t size;
     bool bools;
+    std::shared_ptr<ScatteredTensor> scattered;
   };
   // Null: the payload arrives by Take.
   std::shared_ptr<Region> region_;
+  // Absent: everything is copied.
+  std::optional<KeptSizes> kept_;
   // No hole is empty.
   std::vector<Hole> holes_;
   // the hole that is being filled

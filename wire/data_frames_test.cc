@@ -45,10 +45,18 @@ void ExpectRoundTrips() {
   for (uint64_t seed = 1; seed <= 2000; ++seed) {
     Generator generator(seed);
     const auto sent = generator.Make<Request>();
-    const auto arrived = Arrived<Request>(
-        MessagesOf(ToTransfer(seed, sent), 1 + static_cast<int64_t>(generator.Below(64))));
-    ASSERT_TRUE(arrived.ok()) << "seed " << seed << ": " << arrived.status();
-    ASSERT_TRUE(Same::Of(sent, *arrived)) << "seed " << seed;
+    const std::vector<std::string> messages =
+        MessagesOf(ToTransfer(seed, sent), 1 + static_cast<int64_t>(generator.Below(64)));
+    const PayloadFiller::KeptSizes kept{static_cast<int64_t>(generator.Below(64)),
+                                        static_cast<size_t>(generator.Below(64))};
+    for (PayloadFiller filler : {PayloadFiller(), PayloadFiller(kept)}) {
+      const auto arrived = Arrived<Request>(messages, std::move(filler));
+      ASSERT_TRUE(arrived.ok()) << "seed " << seed << ": " << arrived.status();
+      ASSERT_TRUE(Same::Of(sent, *arrived)) << "seed " << seed;
+      // What has arrived in pieces can be sent on.
+      const auto again = Arrived<Request>(MessagesOf(ToTransfer(seed, *arrived), kMessageBytes));
+      ASSERT_TRUE(again.ok() && Same::Of(sent, *again)) << "seed " << seed;
+    }
   }
 }
 
@@ -64,10 +72,14 @@ TEST(DataFramesTest, RepliesArriveAsTheyWereSent) {
         MessagesOf(ToTransfer(seed, absl::StatusOr<PullReply>(sent)), kMessageBytes);
     ASSERT_EQ(messages.size(), 1u);
     absl::string_view payload;
-    PayloadFiller filler;
+    PayloadFiller filler(PayloadFiller::KeptSizes{static_cast<int64_t>(generator.Below(64)),
+                                                  static_cast<size_t>(generator.Below(64))});
     const auto arrived = FromHeader(Opened(messages[0], payload)->pull_reply(), asked, filler);
     ASSERT_TRUE(arrived.ok()) << "seed " << seed << ": " << arrived.status();
-    ASSERT_TRUE(filler.Take(payload).ok() && filler.left() == 0) << "seed " << seed;
+    for (size_t i = 0; i < asked.parts.size(); ++i)
+      ASSERT_TRUE(arrived->parts[i].lent == nullptr || asked.parts[i].may_lend) << "seed " << seed;
+    ASSERT_TRUE(filler.Take(payload, std::make_shared<int>()).ok() && filler.left() == 0)
+        << "seed " << seed;
     ASSERT_TRUE(Same::Of(sent, *arrived)) << "seed " << seed;
 
     const auto committed = generator.Make<CommitRequest>();

@@ -64,6 +64,7 @@ Optimizer OptimizerOf(OptimizerKind kind) {
     case OptimizerKind::kAdam: return Adam();
     case OptimizerKind::kRmsProp: return RmsProp();
     case OptimizerKind::kFtrl: return Ftrl();
+    case OptimizerKind::kGroupFtrl: return GroupFtrl();
   }
   return Sgd();
 }

@@ -81,12 +81,22 @@ inline constexpr EnumTable<WireFormat, v1::WireFormat, 3> kWireFormats = {{
     {WireFormat::kBFloat16, v1::WIRE_BFLOAT16},
     {WireFormat::kBFloat16Random, v1::WIRE_BFLOAT16_RANDOM},
 }};
+// Zero means kInitialValue, for the same reason.
+inline constexpr EnumTable<TableOptions::Absent, v1::TableOptions::Absent, 2> kAbsents = {{
+    {TableOptions::Absent::kInitialValue, v1::TableOptions::ABSENT_INITIAL_VALUE},
+    {TableOptions::Absent::kZeros, v1::TableOptions::ABSENT_ZEROS},
+}};
+// Zero means kRefuse.
+inline constexpr EnumTable<TableOptions::Full, v1::TableOptions::Full, 2> kFulls = {{
+    {TableOptions::Full::kRefuse, v1::TableOptions::FULL_REFUSE},
+    {TableOptions::Full::kFail, v1::TableOptions::FULL_FAIL},
+}};
 inline constexpr EnumTable<SlotSpec::Kind, v1::SlotSpec::Kind, 3> kSlotKinds = {{
     {SlotSpec::Kind::kValues, v1::SlotSpec::SLOT_VALUES},
     {SlotSpec::Kind::kRowCounts, v1::SlotSpec::SLOT_ROW_COUNTS},
     {SlotSpec::Kind::kRowValues, v1::SlotSpec::SLOT_ROW_VALUES},
 }};
-inline constexpr EnumTable<OptimizerKind, v1::OptimizerKind, 7> kOptimizerKinds = {{
+inline constexpr EnumTable<OptimizerKind, v1::OptimizerKind, 8> kOptimizerKinds = {{
     {OptimizerKind::kSgd, v1::SGD},
     {OptimizerKind::kMomentum, v1::MOMENTUM},
     {OptimizerKind::kAdagrad, v1::ADAGRAD},
@@ -94,6 +104,7 @@ inline constexpr EnumTable<OptimizerKind, v1::OptimizerKind, 7> kOptimizerKinds 
     {OptimizerKind::kAdam, v1::ADAM},
     {OptimizerKind::kRmsProp, v1::RMS_PROP},
     {OptimizerKind::kFtrl, v1::FTRL},
+    {OptimizerKind::kGroupFtrl, v1::GROUP_FTRL},
 }};
 
 // ---- checks of several fields, in fields.cc -----------------------------------------------------
@@ -326,8 +337,8 @@ void Fields(Visitor& visit, RmsProp& rms_prop) {
   visit(F(epsilon), rms_prop.epsilon);
   visit(F(centered), rms_prop.centered);
 }
-template <typename Visitor>
-void Fields(Visitor& visit, Ftrl& ftrl) {
+template <typename Visitor, typename AnyFtrl>
+void FtrlFields(Visitor& visit, AnyFtrl& ftrl) {
   visit(F(learning_rate), ftrl.learning_rate);
   visit(F(l1), ftrl.l1);
   visit(F(l2), ftrl.l2);
@@ -335,6 +346,15 @@ void Fields(Visitor& visit, Ftrl& ftrl) {
   visit(F(initial_accumulator), ftrl.initial_accumulator);
   visit(F(beta), ftrl.beta);
   visit(F(l2_shrinkage), ftrl.l2_shrinkage);
+}
+template <typename Visitor>
+void Fields(Visitor& visit, Ftrl& ftrl) {
+  FtrlFields(visit, ftrl);
+}
+template <typename Visitor>
+void Fields(Visitor& visit, GroupFtrl& ftrl) {
+  FtrlFields(visit, ftrl);
+  visit(F(l21), ftrl.l21);
 }
 // An optimizer of this kind, with default values.
 Optimizer OptimizerOf(OptimizerKind kind);
@@ -367,6 +387,7 @@ void Fields(Visitor& visit, OptimizerStep& step) {
   visit(F(learning_rate_power), step.learning_rate_power);
   visit(F(beta), step.beta);
   visit(F(l2_shrinkage), step.l2_shrinkage);
+  visit(F(l21), step.l21);
   visit.AfterReading([&step] { return AsInvalid(Validate(step)); });
 }
 
@@ -423,6 +444,42 @@ void Fields(Visitor& visit, ShardKey& key) {
 }
 
 template <typename Visitor>
+void Fields(Visitor&, AdmitAlways&) {}
+template <typename Visitor>
+void Fields(Visitor& visit, AdmitAfter& rule) {
+  visit(F(steps), rule.steps);
+  visit(F(counter_bytes), rule.counter_bytes);
+}
+template <typename Visitor>
+void Fields(Visitor& visit, AdmitWithProbability& rule) {
+  visit(F(probability), rule.probability);
+}
+template <typename Visitor>
+void Fields(Visitor&, EvictNever&) {}
+template <typename Visitor>
+void Fields(Visitor& visit, EvictUnusedFor& rule) {
+  visit(F(duration_ns), rule.duration);
+}
+template <typename Visitor>
+void Fields(Visitor& visit, EvictBelowNorm& rule) {
+  visit(F(norm), rule.norm);
+}
+template <typename Visitor>
+void Fields(Visitor&, EvictLeastUsed&) {}
+template <typename Visitor>
+void Fields(Visitor&, EvictLeastRecent&) {}
+template <typename Visitor>
+void Fields(Visitor& visit, TableOptions& options) {
+  visit.OneOf(options.admission, F(admit_always), F(admit_after), F(admit_with_probability));
+  visit.OneOf(options.eviction, F(evict_never), F(evict_unused_for), F(evict_below_norm),
+              F(evict_least_used), F(evict_least_recent));
+  visit(F(absent), options.absent, kAbsents);
+  visit(F(max_rows), options.max_rows);
+  visit(F(full), options.full, kFulls);
+  visit.AfterReading([&options] { return AsInvalid(Validate(options)); });
+}
+
+template <typename Visitor>
 void Fields(Visitor& visit, ShardSpec& spec) {
   visit(F(key), spec.key);
   visit(F(name), spec.name, Name());
@@ -433,6 +490,8 @@ void Fields(Visitor& visit, ShardSpec& spec) {
   visit.AfterReading([&spec] { return CheckWithin(spec); });
   visit(F(initializer), spec.initializer);
   visit.AfterReading([&spec] { return CheckInitializer(spec); });
+  visit(F(table), spec.table);
+  visit(F(optimizer), spec.optimizer);
 }
 
 // A slot, and the optimizer that it belongs to.
@@ -460,6 +519,8 @@ void Fields(Visitor& visit, VariableLayout& variable) {
   visit(F(aggregation), spec.aggregation, kAggregations);
   visit(F(wire), spec.wire, kWireFormats);
   visit(F(optimizer), spec.optimizer);
+  visit(F(table), spec.table);
+  if (spec.table) visit(F(initializer), spec.initializer);
   visit.AfterReading([&spec] { return AsInvalid(Validate(spec)); });
   visit(F(offsets), variable.offsets);
   visit(F(ps), variable.ps, ForEach{Index()});
@@ -494,6 +555,7 @@ template <typename Visitor>
 void Fields(Visitor& visit, PsAttachRequest& request) {
   visit(F(fence), request.fence);
   visit(F(protocol), request.protocol, MayBeAbsent());
+  visit(F(index), request.index, Index());
 }
 
 template <typename Visitor>
@@ -560,6 +622,7 @@ void Fields(Visitor& visit, SavedSlice& slice) {
   visit(F(offset), slice.offset);
   visit(F(size_bytes), slice.size_bytes);
   visit(F(masked_crc), slice.masked_crc);
+  visit(F(first_bucket), slice.first_bucket, NotNegative());
   visit.AfterReading([&slice] { return CheckSize(slice); });
 }
 
@@ -585,12 +648,28 @@ void Fields(Visitor& visit, SyncRequest& request) {
 }
 
 template <typename Visitor>
+void Fields(Visitor& visit, TablePartStats& stats) {
+  visit(F(rows), stats.rows, NotNegative());
+  visit(F(waiting), stats.waiting, NotNegative());
+  visit(F(bytes), stats.bytes, NotNegative());
+  visit(F(admitted), stats.admitted, NotNegative());
+  visit(F(refused), stats.refused, NotNegative());
+  visit(F(evicted), stats.evicted, NotNegative());
+}
+template <typename Visitor>
+void Fields(Visitor& visit, SyncReply::Table& table) {
+  visit(F(shard), table.shard);
+  visit(F(stats), table.stats);
+}
+
+template <typename Visitor>
 void Fields(Visitor& visit, SyncReply& reply) {
   visit(F(seq), reply.seq);
   visit(F(applied), reply.applied);
   visit(F(applied_seq), reply.applied_seq);
   visit(F(memory_bytes), reply.memory_bytes, NotNegative());
   visit(F(draining), reply.draining);
+  visit(F(tables), reply.tables);
 }
 
 template <typename Visitor>
@@ -643,6 +722,7 @@ void Fields(Visitor& visit, WorkerAttachRequest& request) {
   visit(F(job_seed), request.job_seed);
   visit.Map(F(program_flags), request.program_flags, Name(), Anything(), Counted());
   visit(F(protocol), request.protocol, MayBeAbsent());
+  visit(F(index), request.index, Index());
 }
 
 template <typename Visitor>
@@ -669,6 +749,7 @@ void Fields(Visitor& visit, Dispatch& dispatch) {
   visit(F(args), dispatch.args);
   visit(F(inputs), dispatch.inputs, Counted());
   visit(F(learning_rate_scale), dispatch.learning_rate_scale, Finite());
+  visit(F(tick), dispatch.tick);
 }
 
 template <typename Visitor>
@@ -817,6 +898,7 @@ void Fields(Visitor& visit, JobState& state) {
   visit(F(finished_reads), state.finished_reads, NotNegative());
   visit(F(next_ordinal), state.next_ordinal, NotNegative());
   visit(F(epochs), state.epochs, NotNegative());
+  visit(F(tick), state.tick);
   visit.Map(F(passes), state.passes, Text{kMaxNameBytes}, NotNegative());
   visit(F(data), state.data);
   visit(F(program_state), state.program_state);

@@ -5,7 +5,7 @@
 namespace divvy::wire {
 namespace {
 
-constexpr EnumTable<WriteOp, v1::WriteOp, 11> kWriteOps = {{
+constexpr EnumTable<WriteOp, v1::WriteOp, 12> kWriteOps = {{
     {WriteOp::kAssign, v1::ASSIGN},
     {WriteOp::kAdd, v1::ADD},
     {WriteOp::kSub, v1::SUB},
@@ -17,6 +17,7 @@ constexpr EnumTable<WriteOp, v1::WriteOp, 11> kWriteOps = {{
     {WriteOp::kScatterMin, v1::SCATTER_MIN},
     {WriteOp::kScatterMax, v1::SCATTER_MAX},
     {WriteOp::kGradient, v1::GRADIENT},
+    {WriteOp::kEvict, v1::EVICT},
 }};
 
 }  // namespace

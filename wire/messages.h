@@ -44,7 +44,7 @@ namespace divvy::wire {
   M(LayoutReply) M(ShutdownReply) M(WorkerAttachReply)
 #define DIVVY_WIRE_PARTS(M) \
   M(Fence) M(ProtocolRange) M(Horizon) M(InputLease) M(RememberedEntry) \
-  M(ProgramDescription) M(CheckpointId) M(SavedSlice) M(PsAddress)
+  M(ProgramDescription) M(CheckpointId) M(SavedSlice) M(PsAddress) M(TablePartStats)
 // clang-format on
 
 // ToProto REQUIRES that a WorkerAttachRequest has a layout.

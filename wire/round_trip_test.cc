@@ -108,7 +108,9 @@ class EveryMember {
  private:
   // Memory of one end of a connection; not sent.
   template <typename T>
-  static constexpr bool kIsLocal = std::is_same_v<std::decay_t<T>, std::shared_ptr<PullTarget>>;
+  static constexpr bool kIsLocal =
+      std::is_same_v<std::decay_t<T>, std::shared_ptr<PullTarget>> ||
+      std::is_same_v<std::decay_t<T>, std::shared_ptr<const ScatteredTensor>>;
   template <typename T, typename Members, size_t... I>
   static void IsFilledIn(std::index_sequence<I...>) {
     const T none{};

@@ -54,6 +54,27 @@ BundleSlice ToBundle(const SavedSlice& slice, int file) {
       file,         slice.offset, slice.size_bytes, slice.masked_crc};
 }
 
+// Gives the slices of tables their places: behind those with smaller first buckets.
+void PlaceTableRows(std::vector<std::vector<SavedSlice>>& parts) {
+  std::map<std::string, std::vector<SavedSlice*>> tensors;
+  for (auto& part : parts) {
+    for (SavedSlice& slice : part) {
+      if (slice.first_bucket) tensors[slice.tensor].push_back(&slice);
+    }
+  }
+  for (auto& [name, slices] : tensors) {
+    std::sort(slices.begin(), slices.end(), [](const SavedSlice* a, const SavedSlice* b) {
+      return *a->first_bucket < *b->first_bucket;
+    });
+    int64_t rows = 0;
+    for (SavedSlice* const slice : slices) {
+      slice->first_row = rows;
+      rows += slice->rows;
+    }
+    for (SavedSlice* const slice : slices) slice->full_shape = slice->full_shape.WithRows(rows);
+  }
+}
+
 // WriteBundleIndex finds slices that do not fit together. CheckComplete finds slices that are
 // missing, and names the ps that had to write them.
 absl::Status CheckComplete(const Layout& layout,
@@ -63,6 +84,7 @@ absl::Status CheckComplete(const Layout& layout,
     for (const SavedSlice& slice : parts[ps]) saved.emplace(ps, slice.tensor);
   }
   for (const auto& [id, variable] : layout.variables()) {
+    if (variable.spec.table) continue;  // a part without rows has no slice
     std::vector<std::string> names = {variable.spec.name};
     for (size_t i = 0; i < variable.slots.size(); ++i)
       names.push_back(variable.SlotName(static_cast<int>(i)));
@@ -188,8 +210,10 @@ absl::StatusOr<std::optional<JobState>> BundleCatalog::Newest(std::optional<Chec
 absl::Status BundleCatalog::Commit(const JobState& state,
                                    const std::vector<std::vector<SavedSlice>>& parts) {
   std::vector<BundleSlice> slices;
+  std::vector<std::vector<SavedSlice>> placed = parts;
+  PlaceTableRows(placed);
   for (size_t file = 0; file < parts.size(); ++file) {
-    for (const SavedSlice& slice : parts[file])
+    for (const SavedSlice& slice : placed[file])
       slices.push_back(ToBundle(slice, static_cast<int>(file)));
   }
   RETURN_IF_ERROR(CheckComplete(*state.layout, parts));

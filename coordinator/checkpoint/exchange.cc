@@ -17,6 +17,7 @@
 #include "coordinator/checkpoint/open_checkpoint.h"
 #include "formats/tensor_bundle.h"
 #include "protocol/error.h"
+#include "variables/table_tensors.h"
 #include "wire/job_state.h"
 
 namespace divvy {
@@ -71,7 +72,7 @@ std::vector<int64_t> EvenCutsOf(const SafetensorsSpec& tensor) {
   return cuts;
 }
 
-// Whether a tensor of this name is a variable.
+// Whether a tensor of this name is a variable, or has the rows of a dynamic table.
 absl::StatusOr<std::function<bool(const std::string&)>> VariablesOf(const BundleReader& reader) {
   if (reader.index().Find(kJobTensor) == nullptr) {
     return [](const std::string& name) {
@@ -82,7 +83,18 @@ absl::StatusOr<std::function<bool(const std::string&)>> VariablesOf(const Bundle
   ASSIGN_OR_RETURN(const JobState state,
                    wire::DecodeJobState(
                        std::string(job.data_as<char>(), static_cast<size_t>(job.size_bytes()))));
-  return [layout = state.layout](const std::string& name) { return layout->Find(name) != nullptr; };
+  std::set<std::string> names;
+  for (const auto& [id, variable] : state.layout->variables()) {
+    const VariableSpec& spec = variable.spec;
+    if (!spec.table) {
+      names.insert(spec.name);
+      continue;
+    }
+    const TableTensors tensors(spec.name, spec.shape.dim(1), std::nullopt);
+    for (const TableTensor& tensor : {tensors.keys, tensors.counts, tensors.ticks, tensors.values})
+      names.insert(tensor.name);
+  }
+  return [names](const std::string& name) { return names.count(name) > 0; };
 }
 
 absl::StatusOr<Source> SourceOfBundle(FileSystem& files, const std::string& path,

@@ -60,10 +60,12 @@ struct StoredMark {
   int64_t passes = 0;
   // How often a training pass has begun, has been resumed or was dropped.
   int64_t pass_changes = 0;
+  // Minutes in which the job has run (Dispatch::tick). So they do not go back in an adoption.
+  uint32_t tick = 0;
   friend bool operator==(const StoredMark& a, const StoredMark& b) {
     return a.held == b.held && a.epochs == b.epochs && a.program_states == b.program_states &&
            a.lost_ordinals == b.lost_ordinals && a.passes == b.passes &&
-           a.pass_changes == b.pass_changes;
+           a.pass_changes == b.pass_changes && a.tick == b.tick;
   }
 };
 

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "strategy/summary_writer.h"
+#include "variables/first_rows.h"
 
 namespace divvy {
 namespace {
@@ -98,24 +99,33 @@ constexpr int64_t kBlockBytes = 16 << 20;
 // ---- variables ----
 
 // The value of an initializer that a ps cannot evaluate. It is computed here and sent block by
-// block. A value that cannot be computed by rows is computed once, as a whole.
+// block. A value that cannot be computed by rows is computed once, as a whole. The first rows of a
+// table are asked for when they are written.
 class DirectVariableStore::InitialValue {
  public:
   // Computes the first block, or the whole value.
   static absl::StatusOr<InitialValue> Begin(const VariableSpec& spec, uint64_t job_seed) {
     InitialValue value(spec, job_seed);
+    if (value.first_rows() != nullptr) return value;
     ASSIGN_OR_RETURN(value.made_, value.Make(0, value.by_rows_ ? value.block_ : value.rows_));
     return value;
   }
 
   const std::string& variable() const { return spec_.name; }
+  // What a ps evaluates instead.
+  Initializer evaluated() const { return first_rows() != nullptr ? first_rows()->others : Zeros(); }
 
   // Calls `write` for each block, in order; the first error ends it.
-  absl::Status ForEachBlock(const std::function<absl::Status(StagedWrite)>& write) {
+  absl::Status ForEachBlock(const std::function<absl::Status(std::vector<StagedWrite>)>& write) {
     for (int64_t first = 0; first < rows_; first += block_) {
       const int64_t count = std::min(block_, rows_ - first);
+      if (first_rows() != nullptr) {
+        ASSIGN_OR_RETURN(FirstRows::Block rows, first_rows()->rows(first, count));
+        RETURN_IF_ERROR(write(WritesOf(std::move(rows))));
+        continue;
+      }
       ASSIGN_OR_RETURN(const Tensor rows, Block(first, count));
-      RETURN_IF_ERROR(write(WriteOf(rows, first, count)));
+      RETURN_IF_ERROR(write({WriteOf(rows, first, count)}));
     }
     return absl::OkStatus();
   }
@@ -124,11 +134,32 @@ class DirectVariableStore::InitialValue {
   InitialValue(const VariableSpec& spec, uint64_t job_seed)
       : spec_(spec),
         job_seed_(job_seed),
-        rows_(spec.shape.rows()),
+        rows_(first_rows() != nullptr ? first_rows()->num_rows : spec.shape.rows()),
         by_rows_(std::holds_alternative<FromRows>(spec.initializer) && spec.shape.rank() > 0) {
-    const int64_t row_bytes =
-        std::max<int64_t>(1, spec.shape.row_elements() * DTypeSize(spec.dtype));
+    const int64_t row_bytes = std::max<int64_t>(1, RowBytes());
     block_ = std::clamp<int64_t>(kBlockBytes / row_bytes, 1, std::max<int64_t>(1, rows_));
+  }
+  // A table's values are float32, whatever its dtype. The key of a row travels twice, because its
+  // values and its count are two writes.
+  int64_t RowBytes() const {
+    constexpr int64_t kKeysAndCount = 3 * sizeof(int64_t);
+    const int64_t elements = spec_.shape.row_elements();
+    if (first_rows() == nullptr) return elements * DTypeSize(spec_.dtype);
+    return elements * DTypeSize(DType::kFloat32) + kKeysAndCount;
+  }
+  const FirstRows* first_rows() const {
+    return spec_.table ? FirstRowsOf(spec_.initializer) : nullptr;
+  }
+  std::vector<StagedWrite> WritesOf(FirstRows::Block rows) const {
+    std::vector<StagedWrite> writes(1);
+    writes[0].variable = spec_.name;
+    writes[0].value = std::move(rows.values);
+    writes[0].ids = std::move(rows.keys);
+    if (rows.counts) {
+      writes.push_back(writes[0]);
+      writes[1].value = *std::move(rows.counts);
+    }
+    return writes;
   }
   absl::StatusOr<Tensor> Make(int64_t first, int64_t count) const {
     return InitialRows(spec_.initializer, {job_seed_, spec_.name, spec_.shape}, spec_.dtype, first,
@@ -173,10 +204,17 @@ absl::StatusOr<VariableInfo> DirectVariableStore::Create(const VariableSpec& spe
         [&](StatusCallback done) { core_->CreateVariable(spec, with, std::move(done)); }));
     return Find(spec.name);
   }
+  if (spec.table && FirstRowsOf(spec.initializer) == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "variable \"", spec.name,
+        "\": FromRows gives rows by their numbers, and the rows of a dynamic table have keys. Begin "
+        "with those of a checkpoint (WarmStart), or use Constant, RandomUniform, RandomNormal or "
+        "TruncatedNormal"));
+  }
   // If the value cannot be computed, the error comes before anything is created.
   ASSIGN_OR_RETURN(InitialValue value, InitialValue::Begin(spec, core_->job_seed()));
   VariableSpec created = spec;
-  created.initializer = Zeros();
+  created.initializer = value.evaluated();
   core_->ExpectValues(+1);
   absl::Status status = WaitFor<absl::Status>(
       [&](StatusCallback done) { core_->CreateVariable(created, with, std::move(done)); });
@@ -192,9 +230,9 @@ absl::StatusOr<VariableInfo> DirectVariableStore::Create(const VariableSpec& spe
 }
 
 absl::Status DirectVariableStore::Fill(InitialValue& value) {
-  return value.ForEachBlock([&](StagedWrite write) {
+  return value.ForEachBlock([&](std::vector<StagedWrite> writes) {
     return WaitFor<absl::Status>(
-        [&](StatusCallback done) { core_->Write({std::move(write)}, std::move(done)); });
+        [&](StatusCallback done) { core_->Write(std::move(writes), std::move(done)); });
   });
 }
 
@@ -221,20 +259,25 @@ absl::Status DirectVariableStore::WriteInitialValues() {
   }
 }
 
-absl::Status DirectVariableStore::Read(absl::Span<ReadRequest> requests) {
+absl::StatusOr<std::vector<Tensor>> DirectVariableStore::ReadTable(
+    std::vector<VariableRead> reads) {
   RETURN_IF_ERROR(WriteInitialValues());
-  std::vector<VariableRead> reads;
-  for (const ReadRequest& request : requests) reads.push_back({request.name, request.ids});
   RETURN_IF_ERROR(CopyToCpu(reads));
-  auto values =
-      WaitFor<absl::StatusOr<std::vector<Tensor>>>([&](ResultCallback<std::vector<Tensor>> done) {
+  return WaitFor<absl::StatusOr<std::vector<Tensor>>>(
+      [&](ResultCallback<std::vector<Tensor>> done) {
         core_->Read(std::move(reads), std::move(done));
       });
+}
+
+absl::Status DirectVariableStore::Read(absl::Span<ReadRequest> requests) {
+  std::vector<VariableRead> reads;
+  for (const ReadRequest& request : requests) reads.push_back({request.name, request.ids});
+  absl::StatusOr<std::vector<Tensor>> values = ReadTable(std::move(reads));
   RETURN_IF_ERROR(values.status());
   const std::shared_ptr<const Layout> layout = core_->layout();
   for (size_t i = 0; i < requests.size(); ++i) {
     requests[i].value = std::move((*values)[i]);
-    requests[i].num_rows = layout->Find(requests[i].name)->rows();
+    requests[i].num_rows = layout->Find(requests[i].name)->num_rows();
   }
   return absl::OkStatus();
 }
@@ -536,6 +579,10 @@ absl::Status BlockingCoordinator::ExportByReading(const std::string& path,
   LiveVariables live{core_->job(), core_->step(), {}, {}};
   bool has_slots = false;
   for (const auto& [id, variable] : layout->variables()) {
+    if (variable.spec.table)
+      return absl::FailedPreconditionError(
+          absl::StrCat("Export: dynamic table \"", variable.spec.name,
+                       "\" is exported from a checkpoint: give every task --checkpoint_dir"));
     live.variables.push_back(variable.spec);
     has_slots |= !variable.slots.empty();
   }

@@ -43,9 +43,10 @@ class DirectVariableStore : public VariableStore {
   // and Write.
   absl::StatusOr<VariableInfo> Create(const VariableSpec& spec,
                                       const std::optional<Colocation>& with) override;
-  // Read and Write call WriteInitialValues first. They accept tensors of any device and bring them
-  // to the CPU. Errors: those of CoordinatorCore::Read and Write.
+  // Read, ReadTable and Write call WriteInitialValues first. They accept tensors of any device and
+  // bring them to the CPU. Errors: those of CoordinatorCore::Read and Write.
   absl::Status Read(absl::Span<ReadRequest> requests) override;
+  absl::StatusOr<std::vector<Tensor>> ReadTable(std::vector<VariableRead> reads) override;
   absl::Status Write(std::vector<StagedWrite> writes) override;
 
   // Writes the first values of variables that were declared before the job had chosen its state,

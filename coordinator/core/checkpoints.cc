@@ -138,6 +138,7 @@ CheckpointMaker::Cut CoordinatorCore::CutNow(CheckpointId id) {
   state.finished_reads = steps_.totals().finished_reads;
   state.next_ordinal = steps_.totals().next_ordinal;
   state.epochs = steps_.totals().epochs;
+  state.tick = steps_.tick();
   state.passes = passes_.begun();
   state.data = passes_.PassesNow(steps_.OpenLeases());
   state.program_state = stored_.program_state();
@@ -290,7 +291,7 @@ void CoordinatorCore::RestoreState(const JobState& state) {
       is_restored ? std::optional<CheckpointId>(found->checkpoint) : std::nullopt,
       is_restored ? found->finished_steps : 0);
   steps_.RestoreState(
-      {state.finished_steps, state.finished_reads, state.next_ordinal, state.epochs});
+      {state.finished_steps, state.finished_reads, state.next_ordinal, state.epochs, state.tick});
   passes_.RestoreState(state.passes, state.data);
   stored_.RestoreState(state.program_state);
 }
@@ -303,13 +304,14 @@ void CoordinatorCore::MakeDeclared() {
   LayoutChanges::Shards shards = layout_plan_.to_make();
   AppendShards(recovery_.log().Shards(), shards);
   if (shards.empty()) return FinishLoading();
-  layout_changes_.MakeAll(std::move(shards), [weak = weak_from_this()](const absl::Status& made) {
+  const auto on_made = [weak = weak_from_this()](const absl::Status& made) {
     const auto self = weak.lock();
     if (self == nullptr) return;
     self->Guarded([made](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
       made.ok() ? core.FinishLoading() : core.FailJob(made);
     })();
-  });
+  };
+  layout_changes_.MakeAll(std::move(shards), layout_plan_.to_change(), on_made);
 }
 
 // A ps cannot load a checkpoint that the catalog considers good. Without a catalog there was no

@@ -377,6 +377,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   void Tick();
   // Logs what each task does if no step has finished for options_.watchdog.
   void WatchProgress(absl::Duration now) DIVVY_REQUIRES(mu_);
+  // Lets rows of dynamic tables go, if it is time.
+  void EvictRows(absl::Duration now) DIVVY_REQUIRES(mu_);
   std::string DescribeTasks() const DIVVY_REQUIRES(mu_);
   void ScheduleTick() DIVVY_REQUIRES(mu_);
   void FailJob(absl::Status error) override DIVVY_REQUIRES(mu_);

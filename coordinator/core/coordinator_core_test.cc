@@ -19,6 +19,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "protocol/testing/request_name.h"
+#include "variables/dynamic_table.h"
 
 namespace divvy {
 namespace {
@@ -82,6 +83,7 @@ class FakePs : public Sends<FakePs, ParameterClient> {
     SyncReply reply;
     reply.seq = request.seq;
     reply.draining = draining;
+    reply.tables = tables;
     for (const EntryId id : request.query) {
       if (applied.count(id) > 0) reply.applied.push_back({id, applied[id], EntryKind::kStep});
     }
@@ -109,6 +111,8 @@ class FakePs : public Sends<FakePs, ParameterClient> {
   Epoch epoch;
   // The fence of the last Attach.
   Fence attached;
+  // What it tells of its parts of tables.
+  std::vector<SyncReply::Table> tables;
   // If not OK: the answer to every call.
   absl::Status down;
   // Call -> the error that answers it.
@@ -2017,9 +2021,28 @@ TEST_F(CoordinatorCoreTest, AStepThatAWorkerGivesBackGoesToAnother) {
     world_.RunFor(absl::Milliseconds(20));
     ASSERT_EQ(workers_[1 - first]->dispatched.size(), 1u);
     workers_[1 - first]->FinishNext();
-    world_.RunFor(absl::Milliseconds(20));
+    world_.RunFor(absl::Seconds(1));  // a worker that has returned several steps rests
     EXPECT_TRUE(result->over && result->status.ok()) << result->status;
   }
+}
+
+TEST_F(CoordinatorCoreTest, TheOnlyWorkerGetsItsStepAgainAfterARest) {
+  Start(1, 1);
+  const auto result = Schedule("step");
+  absl::Duration before;
+  for (int i = 0; i < 6; ++i) {
+    // Nothing else happens that would make the coordinator look at its queue.
+    for (int waited = 0; workers_[0]->dispatched.empty() && waited < 1'000; ++waited)
+      world_.RunFor(absl::Milliseconds(20));
+    ASSERT_EQ(workers_[0]->dispatched.size(), 1u) << i;
+    workers_[0]->FinishNext(StepOutcome::kSystem, absl::InternalError("it cannot"));
+    world_.RunFor(absl::Milliseconds(10));
+  }
+  EXPECT_TRUE(workers_[0]->dispatched.empty());
+  world_.RunFor(absl::Seconds(20));
+  workers_[0]->FinishNext();
+  world_.RunFor(absl::Milliseconds(20));
+  EXPECT_TRUE(result->over && result->status.ok()) << result->status;
 }
 
 // Two indices at one address had two votes on the content of the data.
@@ -3486,6 +3509,68 @@ TEST_F(EndWithHalfAStepTest, WhileTheEndIsBeingStoredTheJobDoesNotFailThatCannot
   ExpectThatTheJobEnds();
 }
 
+// ---- dynamic tables ----
+
+DynamicTable UsersWith(int64_t max_rows, TableOptions::Full full) {
+  DynamicTable table("user", {.width = 4, .max_rows = max_rows, .full = full});
+  table.partitioner = FixedShardsPartitioner{2};
+  return table;
+}
+
+class FullTableTest : public CoordinatorCoreTest {
+ protected:
+  void StartWith(TableOptions::Full full) {
+    Start(2, 1);
+    ASSERT_TRUE(Create(UsersWith(100, full))->status.ok());
+    Tell(0, 10, 0);
+    Tell(1, 20, 0);
+  }
+  void Tell(size_t ps, int64_t rows, int64_t refused) {
+    const ShardKey part = {core_->layout()->Find("user")->id, 0, static_cast<uint16_t>(ps)};
+    ps_[ps]->tables = {{part, {rows, 0, 1000, rows, refused, 0}}};
+  }
+  static void ExpectFull(const absl::Status& status) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("dynamic table \"user\" is full: 3 writes to new keys found no room on "
+                          "ps 1 (it has 50 rows there, and max_rows=100 gives this part 50)"));
+  }
+};
+
+TEST_F(FullTableTest, ItsNumbersAreInTheStatus) {
+  StartWith(TableOptions::Full::kRefuse);
+  Tell(1, 50, 3);
+  world_.RunFor(absl::Seconds(2));
+  const CoordinatorSnapshot now = core_->Snapshot();
+  EXPECT_EQ(now.phase, CoordinatorSnapshot::Phase::kRunning) << "it refuses keys, and goes on";
+  ASSERT_EQ(now.tables.size(), 1u);
+  EXPECT_EQ(now.tables[0].name, "user");
+  EXPECT_EQ(now.tables[0].max_rows, 100);
+  EXPECT_EQ(now.tables[0].stats, (TablePartStats{60, 0, 2000, 60, 3, 0}));
+}
+
+TEST_F(FullTableTest, EndsTheJobSoonIfItIsToFail) {
+  StartWith(TableOptions::Full::kFail);
+  Schedule("step");
+  world_.RunFor(absl::Seconds(2));
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
+  Tell(1, 50, 3);
+  world_.RunFor(absl::Seconds(2));
+  ExpectFull(WhyOver());
+}
+
+// The last step of the job may be the one that met the full table.
+TEST_F(FullTableTest, EndsTheJobBeforeItCountsAsComplete) {
+  StartWith(TableOptions::Full::kFail);
+  world_.RunFor(absl::Seconds(2));
+  Tell(1, 50, 3);
+  const auto ended = Watch([&](StatusCallback done) { core_->EndJob(0, std::move(done)); });
+  world_.RunFor(absl::Seconds(5));
+  ASSERT_TRUE(ended->over);
+  ExpectFull(ended->status);
+  EXPECT_NE(store_.Load()->job.state, JobRow::State::kComplete);
+}
+
 // ---- adoption ----
 
 class AdoptTest : public CoordinatorCoreTest {
@@ -3550,6 +3635,37 @@ TEST_F(AdoptTest, ACoordinatorThatIsStartedAgainKeepsWhatTheServersHold) {
   Schedule("step");
   ASSERT_EQ(workers_[0]->dispatched.size(), 1u);
   EXPECT_EQ(workers_[0]->dispatched[0].ordinal, 1);
+}
+
+TEST_F(AdoptTest, ATableThatTheServersHoldGetsTheOptionsOfTheProgram) {
+  ASSERT_TRUE(Create(UsersWith(100, TableOptions::Full::kFail))->status.ok());
+  const VariableId user = core_->layout()->Find("user")->id;
+  FinishOne();
+  for (const auto& ps : ps_) ps->created.clear();
+  StartAgain();
+  EXPECT_TRUE(Create({"table", {2}})->status.ok());
+  EXPECT_TRUE(Create(UsersWith(200, TableOptions::Full::kRefuse))->status.ok());
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(*Restore(), 1);
+  const std::string log = testing::internal::GetCapturedStderr();
+  const std::vector<int> servers = core_->layout()->Find("user")->ps;
+  for (uint16_t part = 0; part < 2; ++part) {
+    const FakePs& ps = *ps_[static_cast<size_t>(servers[part])];
+    EXPECT_EQ(ps.loaded.from, LoadRequest::From::kKeep);
+    ASSERT_EQ(ps.created.size(), 1u) << "and not the variable, which has no options";
+    EXPECT_EQ(ps.created[0].key, (ShardKey{user, 0, part}));
+    EXPECT_EQ(ps.created[0].table->max_rows, 200);
+  }
+  EXPECT_EQ(core_->layout()->Find("user")->spec.table->max_rows, 200);
+  EXPECT_THAT(log, HasSubstr("dynamic table \"user\" has other options than in"));
+  EXPECT_THAT(log, HasSubstr("max_rows 100 -> 200, full kFail -> kRefuse"));
+  // The next one adopts what this one has stored.
+  FinishOne();
+  for (const auto& ps : ps_) ps->created.clear();
+  StartAgain();
+  EXPECT_TRUE(Create(UsersWith(200, TableOptions::Full::kRefuse))->status.ok());
+  EXPECT_EQ(*Restore(), 2);
+  EXPECT_TRUE(ps_[0]->created.empty()) << "the same options again";
 }
 
 // The servers of a killed job still hold its state. A program with another model is started with

@@ -94,6 +94,8 @@ struct Ps {
   uint64_t acked_seq = 0;
   // Whether a Sync is in flight, and whether another one must follow it.
   bool sync_outstanding = false, sync_wanted = false;
+  // What it last told of its parts of dynamic tables in this epoch.
+  std::vector<SyncReply::Table> tables;
   // Clock::Elapsed() of the first call that has failed since the last answer.
   std::optional<absl::Duration> silent_since;
   std::string last_error;
@@ -159,6 +161,10 @@ struct Worker {
   absl::Duration expected;
   // The part of the first step's run time that counts towards step_deadline.
   absl::Duration run_time;
+  // How often it could not run a step since it last ran one; steps that it returns while it rests
+  // do not count. It gets no step before Clock::Elapsed() reaches `rests_until`.
+  int returned = 0;
+  absl::Duration rests_until;
   // The first step was told to stop at its deadline.
   bool cancelled_late = false;
   Pong pong;
@@ -178,8 +184,9 @@ struct Step {
   };
   StepRequest request;
   std::vector<ResourceId> iterators;
-  // Workers that could not run it. Other workers are tried first.
-  std::set<int> returned_by = {};
+  // Worker processes that could not run it, and how often each of them said so. Others are tried
+  // first.
+  std::map<Incarnation, int> returned_by = {};
   ResultCallback<Nest> result;
   // The loop that made it. Null: the program scheduled it.
   std::shared_ptr<RunState> run;
@@ -189,6 +196,8 @@ struct Step {
   uint32_t attempt = 0;
   std::vector<InputLease> leases;
   double learning_rate_scale = 1;
+  // As Dispatch::tick.
+  uint32_t tick = 0;
   State state = State::kQueued;
   // The worker of the attempt in flight.
   int worker = -1;
@@ -249,10 +258,14 @@ struct FenceWait {
 // A write by the program, outside any step.
 struct DirectWrite {
   EntryId id;
+  // As CommitRequest::tick.
+  uint32_t tick = 0;
   // By ps: the commits that are not answered yet.
   std::map<int, CommitRequest> commits;
   std::vector<int> participants;
   StatusCallback done;
+  // It lets rows of a dynamic table go. The program does not know of it.
+  bool evicts = false;
 };
 
 // A read by the program, outside any step.

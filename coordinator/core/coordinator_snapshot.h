@@ -9,6 +9,7 @@
 
 #include "absl/time/time.h"
 #include "protocol/ids.h"
+#include "variables/table_stats.h"
 
 namespace divvy {
 
@@ -54,6 +55,16 @@ struct CoordinatorSnapshot {
     std::optional<int64_t> total;
   };
   std::optional<Progress> progress;
+  // A dynamic table of the job.
+  struct Table {
+    std::string name;
+    // The sum over its parts, as their servers last told.
+    TablePartStats stats;
+    // 0: no limit.
+    int64_t max_rows = 0;
+  };
+  // In the order in which they were created.
+  std::vector<Table> tables;
   // Something that the job waits for.
   struct Wait {
     // "ps 1 (10.0.0.9:2222): connection refused"

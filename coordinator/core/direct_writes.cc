@@ -55,6 +55,12 @@ void CoordinatorCore::QueueWrite(WriteQueue::CommitPlan plan, StatusCallback don
   writes_.Add(std::move(plan), std::move(done));
 }
 
+// A program that only reads, such as an evaluator, keeps all rows.
+void CoordinatorCore::EvictRows(absl::Duration now) {
+  if (phase_.Is(Phase::kRunning) && !IsDraining() && !ResizeWaits() && steps_.has_trained())
+    writes_.AddEviction(*layout_plan_.layout(), now, stored_.row().epoch);
+}
+
 // After the slots are created, the write begins again. Slots that a step needs are created in the
 // same way.
 bool CoordinatorCore::CreateMissingSlots(const std::vector<StagedWrite>& writes,
@@ -90,6 +96,7 @@ bool CoordinatorCore::MayHold() const {
 void CoordinatorCore::OnWriteBegun(const DirectWrite& write) {
   if (!recovery_.log().kept()) return;
   RedoLog::Write logged;
+  logged.tick = write.tick;
   for (const auto& [ps, commit] : write.commits) logged.parts[ps] = commit.parts;
   recovery_.log().AddWrite(write.id, std::move(logged));
   recovery_.GiveUpFullLog();

@@ -46,10 +46,11 @@ void LayoutChanges::DeclareAll() {
     job.variable ? Declare(std::move(job)) : jobs_.push_back(std::move(job));
 }
 
-void LayoutChanges::MakeAll(Shards shards, StatusCallback done) {
+void LayoutChanges::MakeAll(Shards shards, std::set<VariableId> existing, StatusCallback done) {
   jobs_.push_front({std::nullopt, std::nullopt, std::move(done)});
   work_ = Work{};
   work_->change.shards = std::move(shards);
+  work_->existing = std::move(existing);
   work_->next = plan_.layout();
   Send();
 }
@@ -81,6 +82,7 @@ void LayoutChanges::Start() {
   if (!next.ok()) return Refuse(next.status());
   work_ = Work{};
   work_->change = **std::move(change);
+  if (work_->change.exists) work_->existing.insert(work_->change.variable.id);
   work_->next = *std::move(next);
   if (work_->change.shards.empty()) return host_.StoreLayout(work_->change.variable, work_->next);
   Send();
@@ -115,7 +117,9 @@ std::optional<DeleteShardsRequest> LayoutChanges::DeleteRequestFor(int ps) const
   DeleteShardsRequest request;
   request.layout_version = plan_.layout()->version();
   request.layout_hash = plan_.layout()->hash();
-  for (const ShardSpec& shard : work_->change.shards.at(ps)) request.shards.push_back(shard.key);
+  for (const ShardSpec& shard : work_->change.shards.at(ps)) {
+    if (work_->existing.count(shard.key.variable) == 0) request.shards.push_back(shard.key);
+  }
   return request;
 }
 

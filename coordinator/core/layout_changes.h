@@ -67,8 +67,9 @@ class LayoutChanges {
   // Creates the slots that `optimizer` needs for `variable`, unless they exist. Requests for the
   // same slots share one change.
   void CreateSlots(const std::string& variable, const Optimizer& optimizer, StatusCallback done);
-  // Makes shards of the current layout before any other change. REQUIRES: no change is under way.
-  void MakeAll(Shards shards, StatusCallback done);
+  // Makes shards of the current layout before any other change. Those of the tables `existing` are
+  // there, and only get their options. REQUIRES: no change is under way.
+  void MakeAll(Shards shards, std::set<VariableId> existing, StatusCallback done);
   // Drops the MakeAll under way, because a server has restarted. The caller begins another MakeAll.
   void CancelMakeAll();
   // Turns the variables that wait into declarations, because the state of the job has to be chosen
@@ -124,6 +125,8 @@ class LayoutChanges {
   // The change under way.
   struct Work {
     LayoutPlan::Change change;
+    // Tables of which the shards of the change are there. They are not deleted if the change fails.
+    std::set<VariableId> existing;
     std::shared_ptr<const Layout> next;
     // The ps that have not answered.
     std::set<int> waiting;

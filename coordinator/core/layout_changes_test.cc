@@ -3,12 +3,14 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "gtest/gtest.h"
+#include "variables/dynamic_table.h"
 
 namespace divvy {
 namespace {
@@ -50,11 +52,12 @@ class LayoutChangesTest : public testing::Test {
     plan_.SetNumPs(2);
   }
 
-  void Create(const std::string& name) {
+  void Create(const std::string& name) { Create(SpecOf(name)); }
+  void Create(const VariableSpec& spec) {
     const VariableId id(next_id_++);
-    changes_.AwaitNumber(id,
-                         [this, name](const absl::Status& created) { answers_[name] = created; });
-    changes_.NumberStored(SpecOf(name), std::nullopt, id);
+    changes_.AwaitNumber(
+        id, [this, name = spec.name](const absl::Status& created) { answers_[name] = created; });
+    changes_.NumberStored(spec, std::nullopt, id);
   }
   // All servers and the store answer.
   void Finish(const absl::Status& answer = absl::OkStatus()) {
@@ -183,6 +186,101 @@ TEST_F(LayoutChangesTest, ADeclaredVariableOfTheStateIsLoadedAndOneOfAnotherShap
   const absl::Status refused = next.PrepareVariable(other, std::nullopt, VariableId(8)).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(refused));
   EXPECT_NE(refused.message().find("and in ckpt-1 it is"), absl::string_view::npos);
+}
+
+DynamicTable TableWith(int64_t max_rows, int64_t width = 4) {
+  DynamicTable table("user", {.width = width, .optimizer = Adam{0.1}, .max_rows = max_rows});
+  table.partitioner = FixedShardsPartitioner{2};
+  return table;
+}
+
+// The state that a checkpoint of this job has.
+JobState StateWith(const LayoutPlan& plan) {
+  JobState state;
+  state.layout = plan.layout();
+  return state;
+}
+
+TEST_F(LayoutChangesTest, ATableOfTheStateGetsTheOptionsOfTheProgram) {
+  Create(TableWith(100));
+  Finish();
+  const std::shared_ptr<const Layout> held = plan_.layout();
+  // As after a restart: the state has the table, and the program has not declared it.
+  plan_.SetOrigin("ckpt-1", "train in an empty --checkpoint_dir");
+  ASSERT_TRUE(plan_.Relayout(StateWith(plan_), [] { return VariableId(); }).ok());
+  host_.created.clear();
+
+  Create(TableWith(200));
+  EXPECT_EQ(host_.created, (std::vector<int>{0, 1})) << "every part has to know the options";
+  const auto request = changes_.CreateRequestFor(1);
+  ASSERT_TRUE(request.has_value());
+  ASSERT_EQ(request->shards.size(), 1u);
+  EXPECT_EQ(request->shards[0].table->max_rows, 200);
+  EXPECT_EQ(request->shards[0].key.variable, held->Find("user")->id);
+  Finish();
+  EXPECT_EQ(answers_.at("user"), absl::OkStatus());
+  EXPECT_EQ(plan_.layout()->Find("user")->spec.table->max_rows, 200);
+  EXPECT_NE(plan_.layout()->hash(), held->hash());
+}
+
+TEST_F(LayoutChangesTest, ATableThatExistsIsNotDeletedWhereAServerRefusesItsOptions) {
+  Create(TableWith(100));
+  Finish();
+  ASSERT_TRUE(plan_.Relayout(StateWith(plan_), [] { return VariableId(); }).ok());
+  Create(TableWith(200));
+  Finish(absl::InternalError("no"));
+  ASSERT_TRUE(changes_.AwaitsDeleted());
+  for (const int ps : {0, 1}) {
+    ASSERT_TRUE(changes_.DeleteRequestFor(ps).has_value());
+    EXPECT_TRUE(changes_.DeleteRequestFor(ps)->shards.empty());
+    changes_.OnDeleted(ps);
+  }
+  outbox_.Drain();
+  EXPECT_TRUE(absl::IsInternal(answers_.at("user")));
+  EXPECT_EQ(plan_.layout()->Find("user")->spec.table->max_rows, 100);
+}
+
+TEST_F(LayoutChangesTest, TheSameOptionsNeedNoServerAndAnotherWidthIsRefused) {
+  Create(TableWith(100));
+  Finish();
+  plan_.SetOrigin("ckpt-1", "train in an empty --checkpoint_dir");
+  ASSERT_TRUE(plan_.Relayout(StateWith(plan_), [] { return VariableId(); }).ok());
+  host_.created.clear();
+  const absl::Status refused =
+      plan_.PrepareVariable(TableWith(100, /*width=*/5), std::nullopt, VariableId(7)).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused));
+  for (const char* width : {"a dynamic table of float32 of width 5",
+                            "a dynamic table of float32 of width 4"})
+    EXPECT_NE(refused.message().find(width), absl::string_view::npos) << refused;
+  Create(TableWith(100));
+  EXPECT_TRUE(host_.created.empty());
+}
+
+TEST_F(LayoutChangesTest, WhatServersHoldGetsTheOptionsThatWereDeclared) {
+  Create(TableWith(100));
+  Finish();
+  Create("w");
+  Finish();
+  const std::shared_ptr<const Layout> held = plan_.layout();
+  const VariableId user = held->Find("user")->id;
+  for (const int64_t max_rows : {100, 200}) {
+    LayoutPlan next(options_);
+    next.SetNumPs(2);
+    ASSERT_TRUE(next.Declare(TableWith(max_rows), std::nullopt, VariableId(50)).ok());
+    ASSERT_TRUE(next.Declare(SpecOf("new"), std::nullopt, VariableId(51)).ok());
+    ASSERT_TRUE(next.Adopt(held).ok());
+    EXPECT_EQ(next.layout()->Find("user")->id, user);
+    EXPECT_EQ(next.layout()->Find("user")->spec.table->max_rows, max_rows);
+    std::set<VariableId> made;
+    for (const auto& [ps, shards] : next.to_make()) {
+      for (const ShardSpec& shard : shards) made.insert(shard.key.variable);
+    }
+    const bool changes = max_rows != 100;
+    EXPECT_EQ(made.count(user), changes ? 1u : 0u);
+    EXPECT_EQ(made.size(), changes ? 2u : 1u) << "the new variable, too, and not w";
+    EXPECT_EQ(next.to_change().count(user), changes ? 1u : 0u);
+    EXPECT_EQ(next.to_change().size(), changes ? 1u : 0u);
+  }
 }
 
 TEST_F(LayoutChangesTest, AJobThatFailsTakesAllCompletionsAwayAndRefusesWhatComesLater) {

@@ -4,10 +4,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "coordinator/core/shard_specs.h"
+#include "coordinator/core/table_reports.h"
 #include "partitioners/div.h"
 #include "partitioners/placement.h"
+#include "variables/table_tensors.h"
 
 namespace divvy {
 namespace {
@@ -26,6 +30,20 @@ void AddSlots(const Optimizer& optimizer, VariableLayout& variable,
           ShardSpecOf(variable, number, part, Constant{slot.initial_value}));
     }
   }
+}
+
+// For messages. The options of some optimizers change their slots, so these are named.
+std::string TextOf(const VariableSpec& spec) {
+  if (spec.table) {
+    std::string text =
+        absl::StrCat("a dynamic table of ", DTypeName(spec.dtype), " of width ", spec.shape.dim(1),
+                     " with ", spec.optimizer ? OptimizerName(*spec.optimizer) : "no optimizer");
+    if (!spec.optimizer) return text;
+    std::vector<std::string> slots;
+    for (const SlotSpec& slot : SlotsOf(*spec.optimizer)) slots.push_back(slot.name);
+    return slots.empty() ? text : absl::StrCat(text, " (", absl::StrJoin(slots, ", "), ")");
+  }
+  return absl::StrCat("a variable, ", DTypeName(spec.dtype), " ", spec.shape.ToString());
 }
 
 // Adds the saved slots that the variable does not have yet.
@@ -72,13 +90,37 @@ absl::Status CheckSize(const Layout& layout, const std::string& variable, int64_
                    ": let the partitioner make fewer, larger shards, or join variables"));
 }
 
-// The restored variable as the program now declares it. Missing slots are made when a step needs
-// them.
-VariableLayout Claimed(VariableLayout variable, const VariableSpec& declared, WireFormat wire) {
-  variable.spec.optimizer = declared.optimizer;
-  variable.spec.aggregation = declared.aggregation;
-  variable.spec.wire = wire;
-  return variable;
+// In a checkpoint a table has several tensors, and each tensor has one name.
+absl::Status CheckTensorNames(const VariableSpec& spec, const Layout& layout) {
+  std::vector<std::string> names = {spec.name};
+  if (spec.table) names = TableTensors(spec.name, 1, spec.optimizer).names();
+  const auto clashes = [&](const std::string& name, const std::string& other) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        "\"", spec.name, "\" and \"", other, "\" would both have a tensor \"", name,
+        "\" in checkpoints, because a dynamic table has several: give one another name"));
+  };
+  for (const std::string& name : names) {
+    if (spec.table && layout.Find(name) != nullptr) return clashes(name, name);
+    for (const std::string& owner : TablesOfTensor(name)) {
+      const VariableLayout* const table = owner == spec.name ? nullptr : layout.Find(owner);
+      if (table != nullptr && table->spec.table) return clashes(name, owner);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// A new table for which each part may have a row.
+absl::Status CheckMaxRows(const VariableLayout& table) {
+  const int64_t most = table.spec.table ? table.spec.table->max_rows : 0;
+  if (most == 0 || most >= table.num_shards()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "dynamic table \"", table.spec.name, "\": max_rows is ", most, ", and the table has ",
+      table.num_shards(), " parts, each with its share of the rows: set max_rows to at least ",
+      table.num_shards(), ", or give the table a partitioner that makes fewer parts"));
+}
+
+bool HaveSameOptions(const VariableSpec& a, const VariableSpec& b) {
+  return !a.table || *a.table == *b.table;
 }
 
 }  // namespace
@@ -87,7 +129,9 @@ VariableLayout Claimed(VariableLayout variable, const VariableSpec& declared, Wi
 
 absl::StatusOr<LayoutPlan::Change> LayoutPlan::PrepareVariable(
     const VariableSpec& spec, const std::optional<Colocation>& with, VariableId id) {
-  return PrepareIn(*layout_, spec, with, id);
+  ASSIGN_OR_RETURN(Change change, PrepareIn(*layout_, spec, with, id));
+  RETURN_IF_ERROR(CheckMaxRows(change.variable));
+  return change;
 }
 
 absl::StatusOr<LayoutPlan::Change> LayoutPlan::PrepareIn(const Layout& layout,
@@ -98,17 +142,18 @@ absl::StatusOr<LayoutPlan::Change> LayoutPlan::PrepareIn(const Layout& layout,
   if (layout.Find(spec.name) != nullptr)
     return absl::AlreadyExistsError(
         absl::StrCat("variable \"", spec.name, "\" exists already: names are unique in a job"));
+  RETURN_IF_ERROR(CheckTensorNames(spec, layout));
   Change change;
   VariableLayout& variable = change.variable;
   variable.id = id;
   variable.spec = spec;
-  variable.spec.initializer = Zeros();
+  if (!spec.table) variable.spec.initializer = Zeros();
   variable.spec.partitioner.reset();
   variable.spec.wire = WireOf(spec);
   RETURN_IF_ERROR(with ? PlaceWith(*with, layout, variable) : CutAndPlace(spec, layout, change));
   for (int part = 0; part < variable.num_shards(); ++part)
     change.shards[variable.ps[part]].push_back(ShardSpecOf(variable, 0, part, spec.initializer));
-  if (spec.optimizer) AddSlots(*spec.optimizer, variable, change.shards);
+  if (spec.optimizer && !spec.table) AddSlots(*spec.optimizer, variable, change.shards);
   return change;
 }
 
@@ -119,18 +164,45 @@ std::optional<absl::StatusOr<LayoutPlan::Change>> LayoutPlan::ClaimRestored(
   if (restored == nullptr || unclaimed_.count(spec.name) == 0) return std::nullopt;
   if (const absl::Status same = CheckSameVariable(spec, restored->spec); !same.ok()) return same;
   Change change;
-  change.variable = Claimed(*restored, spec, WireOf(spec));
+  change.variable = Claimed(*restored, spec);
+  if (!HaveSameOptions(spec, restored->spec)) {
+    TellChange(spec, restored->spec);
+    change.shards = ShardSpecsOf(change.variable, Zeros());
+    change.exists = true;
+  }
   return change;
 }
 
+// Missing slots are made when a step needs them.
+VariableLayout LayoutPlan::Claimed(VariableLayout variable, const VariableSpec& declared) const {
+  variable.spec.table = declared.table;
+  variable.spec.optimizer = declared.optimizer;
+  variable.spec.aggregation = declared.aggregation;
+  variable.spec.wire = WireOf(declared);
+  return variable;
+}
+
+void LayoutPlan::TellChange(const VariableSpec& declared, const VariableSpec& saved) const {
+  if (HaveSameOptions(declared, saved)) return;
+  DIVVY_LOG(INFO) << "dynamic table \"" << declared.name << "\" has other options than in "
+                  << origin_ << ": " << DescribeChange(*saved.table, *declared.table);
+}
+
 WireFormat LayoutPlan::WireOf(const VariableSpec& spec) const {
-  const bool own = spec.wire != WireFormat::kExact || spec.dtype != DType::kFloat32;
+  const bool own = spec.wire != WireFormat::kExact || spec.dtype != DType::kFloat32 || spec.table;
   return own || !options_.wire ? spec.wire : options_.wire(spec);
 }
 
 absl::Status LayoutPlan::CheckSameVariable(const VariableSpec& declared,
                                            const VariableSpec& saved) const {
-  if (declared.dtype == saved.dtype && declared.shape == saved.shape) return absl::OkStatus();
+  const bool same_kind = declared.table.has_value() == saved.table.has_value() &&
+                         (!declared.table || HaveSameSlots(declared.optimizer, saved.optimizer));
+  if (same_kind && declared.dtype == saved.dtype && declared.shape == saved.shape)
+    return absl::OkStatus();
+  if (declared.table || saved.table)
+    return absl::FailedPreconditionError(
+        absl::StrCat("\"", saved.name, "\" is ", TextOf(declared), ", and in ", origin_, " it is ",
+                     TextOf(saved), ": give the new one another name, or ", remedy_));
   return absl::FailedPreconditionError(absl::StrCat(
       "variable \"", saved.name, "\" is ", DTypeName(declared.dtype), " ",
       declared.shape.ToString(), ", and in ", origin_, " it is ", DTypeName(saved.dtype), " ",
@@ -239,6 +311,7 @@ absl::Status LayoutPlan::Relayout(const JobState& state, const std::vector<Decla
   layout_ = std::move(relaid->layout);
   loaded_ = std::move(relaid->loaded);
   made_ = std::move(relaid->made);
+  changed_.clear();
   unclaimed_ = std::move(relaid->unclaimed);
   return absl::OkStatus();
 }
@@ -268,6 +341,7 @@ absl::Status LayoutPlan::AddTo(NewLayout& relaid, const JobState& state, const V
   const VariableLayout* const saved = state.layout->Find(spec.name);
   if (saved != nullptr) {
     RETURN_IF_ERROR(CheckSameVariable(spec, saved->spec));
+    TellChange(spec, saved->spec);
     AddSavedSlots(*saved, variable);
   }
   for (const auto& [ps, shards] : ShardSpecsOf(variable, spec.initializer)) {
@@ -311,6 +385,7 @@ absl::Status LayoutPlan::Adopt(std::shared_ptr<const Layout> held) {
   std::shared_ptr<const Layout> layout = std::move(held);
   std::set<std::string> unclaimed;
   std::map<int, std::vector<ShardSpec>> made;
+  std::set<VariableId> changed;
   next_placement_ = 0;
   for (const auto& [id, variable] : layout->variables()) {
     unclaimed.insert(variable.spec.name);
@@ -320,7 +395,13 @@ absl::Status LayoutPlan::Adopt(std::shared_ptr<const Layout> held) {
     if (const VariableLayout* const old = layout->Find(declared.spec.name); old != nullptr) {
       RETURN_IF_ERROR(CheckSameVariable(declared.spec, old->spec));
       unclaimed.erase(declared.spec.name);
-      layout = layout->With(Claimed(*old, declared.spec, WireOf(declared.spec)));
+      VariableLayout claimed = Claimed(*old, declared.spec);
+      if (!HaveSameOptions(declared.spec, old->spec)) {
+        TellChange(declared.spec, old->spec);
+        AppendShards(ShardSpecsOf(claimed, Zeros()), made);
+        changed.insert(claimed.id);
+      }
+      layout = layout->With(std::move(claimed));
       continue;
     }
     ASSIGN_OR_RETURN(Change change, PrepareIn(*layout, declared.spec, declared.with, declared.id));
@@ -331,18 +412,21 @@ absl::Status LayoutPlan::Adopt(std::shared_ptr<const Layout> held) {
   layout_ = std::move(layout);
   unclaimed_ = std::move(unclaimed);
   made_ = std::move(made);
+  changed_ = std::move(changed);
   loaded_.clear();
   return absl::OkStatus();
 }
 
 void LayoutPlan::MakeAllDeclared() {
   made_.clear();
+  changed_.clear();
   for (const Declared& declared : declared_) AppendShards(declared.shards, made_);
 }
 
 void LayoutPlan::LoadAll(const Layout& committed) {
   loaded_.clear();
   made_.clear();
+  changed_.clear();
   for (const auto& [id, variable] : committed.variables())
     AppendShards(ShardSpecsOf(variable, Zeros()), loaded_);
 }
@@ -357,6 +441,7 @@ std::map<std::string, int64_t> LayoutPlan::Sizes() const {
   return {
       {"colocated variables", size(colocated_)},
       {"declared variables", size(declared_)},
+      {"tables that get other options", size(changed_)},
       {"shards made before the first step", size(made_)},
       {"unclaimed variables", size(unclaimed_)},
   };

@@ -28,8 +28,10 @@ class LayoutPlan {
   // A planned change: one variable as it will be.
   struct Change {
     VariableLayout variable;
-    // The shards to make, by ps.
+    // The shards to make, by ps, and the parts of a table that exist and get other options.
     std::map<int, std::vector<ShardSpec>> shards;
+    // Whether `shards` are parts of a table that exist.
+    bool exists = false;
     // The number of shards of the variable that were placed round robin. The next variable is
     // placed after them.
     int placed_in_turn = 0;
@@ -86,7 +88,7 @@ class LayoutPlan {
   // Does the same for another number of servers while the job runs. `state` has all variables.
   absl::Status PlaceAnew(const JobState& state, const NewId& new_id);
   // The servers keep what they hold, which `held` describes. Declared variables that are not in it
-  // are made.
+  // are made, and tables in it get the declared options.
   absl::Status Adopt(std::shared_ptr<const Layout> held);
   // All declared variables are made, because there is nothing to load.
   void MakeAllDeclared();
@@ -94,8 +96,11 @@ class LayoutPlan {
   void LoadAll(const Layout& committed);
   // The shards that `ps` loads from the checkpoint.
   std::vector<ShardSpec> ToLoad(int ps) const;
-  // The shards that are made before the first step, by ps.
+  // The shards that are made before the first step, by ps, and the parts of tables that get other
+  // options.
   const std::map<int, std::vector<ShardSpec>>& to_make() const { return made_; }
+  // The tables among these that exist.
+  const std::set<VariableId>& to_change() const { return changed_; }
 
   // The size of each structure, for CoordinatorCore::Sizes.
   std::map<std::string, int64_t> Sizes() const;
@@ -142,6 +147,10 @@ class LayoutPlan {
   VariableSpec WithSavedCut(const VariableLayout& saved, const Layout& layout) const;
   // The variable's own format, or else the strategy's.
   WireFormat WireOf(const VariableSpec& spec) const;
+  // The restored variable as the program now declares it.
+  VariableLayout Claimed(VariableLayout restored, const VariableSpec& declared) const;
+  // Logs that the declared table has other options than the saved one, if it has.
+  void TellChange(const VariableSpec& declared, const VariableSpec& saved) const;
   // FailedPrecondition: the declared variable has another dtype or shape than the saved one.
   absl::Status CheckSameVariable(const VariableSpec& declared, const VariableSpec& saved) const;
 
@@ -156,8 +165,10 @@ class LayoutPlan {
   std::set<std::string> unclaimed_;
   // Shards that are read from the checkpoint, by ps.
   std::map<int, std::vector<ShardSpec>> loaded_;
-  // Shards that are made before the first step, by ps.
+  // Shards that are made before the first step, by ps, and the parts of `changed_`.
   std::map<int, std::vector<ShardSpec>> made_;
+  // Tables that the servers hold and that get other options.
+  std::set<VariableId> changed_;
   std::string origin_, remedy_;
 };
 

@@ -12,6 +12,7 @@
 #include "cluster/same_view.h"
 #include "coordinator/core/coordinator_core.h"
 #include "coordinator/core/refusals.h"
+#include "coordinator/core/table_reports.h"
 #include "protocol/request_check.h"
 
 namespace divvy {
@@ -416,6 +417,7 @@ void CoordinatorCore::Tick() {
   if (const absl::Status full = recovery_.CheckLog(now, is_stuck); !full.ok()) FailJob(full);
   if (const absl::Status late = resizing_.CheckTime(now); !late.ok()) resizing_.Cancel(late);
   WatchProgress(now);
+  EvictRows(now);
   ScheduleTick();
 }
 
@@ -736,6 +738,7 @@ CoordinatorSnapshot CoordinatorCore::Snapshot() const {
     }
     snapshot.progress = progress;
   }
+  snapshot.tables = TablesNow(*layout_plan_.layout(), servers_);
   snapshot.waits = Waits();
   snapshot.draining = IsDraining();
   snapshot.durable_steps = checkpoint_maker_.durable_steps();

@@ -8,6 +8,7 @@
 #include "base/failpoint.h"
 #include "coordinator/core/coordinator_core.h"
 #include "coordinator/core/refusals.h"
+#include "coordinator/core/table_reports.h"
 #include "protocol/request_check.h"
 
 namespace divvy {
@@ -31,7 +32,8 @@ void CoordinatorCore::AttachPs(Ps& ps) {
   if (ps.attached || ps.client == nullptr || attaching == nullptr || !attaching->epoch_durable)
     return;
   ++ps.tries;
-  CallPs(ps, PsAttachRequest{FenceFor(ps.incarnation)}, &CoordinatorCore::OnPsAttached);
+  CallPs(ps, PsAttachRequest{FenceFor(ps.incarnation), kOwnProtocol, ps.index},
+         &CoordinatorCore::OnPsAttached);
 }
 
 void CoordinatorCore::OnPsAttached(Ps& ps, const absl::StatusOr<PsAttachReply>& reply) {
@@ -132,7 +134,8 @@ absl::Status CoordinatorCore::AdmitPs(const RegisterRequest& request) {
 
 // Asks the known process with a call that changes nothing: an Attach of the epoch that it is in.
 void CoordinatorCore::ProbePs(Ps& ps) {
-  CallPs(ps, PsAttachRequest{FenceFor(ps.incarnation)}, &CoordinatorCore::OnProbed, ps.incarnation);
+  CallPs(ps, PsAttachRequest{FenceFor(ps.incarnation), kOwnProtocol, ps.index},
+         &CoordinatorCore::OnProbed, ps.incarnation);
 }
 
 void CoordinatorCore::ProbePsAgain(Ps& ps) {
@@ -292,6 +295,10 @@ void CoordinatorCore::OnSynced(Ps& ps, const absl::StatusOr<SyncReply>& reply) {
   if (!reply.ok()) return RetryPs(ps, reply.status(), &CoordinatorCore::SendSync);
   servers_.NoteAnswer(ps);
   if (reply->draining && MayAttachWorkers()) return PsLost(ps, "was asked to end");
+  ps.tables = reply->tables;
+  // Before the reply counts as an acknowledgement, so that a job does not end well with it.
+  if (const absl::Status full = CheckRoom(*layout_plan_.layout(), ps.index, ps.tables); !full.ok())
+    return FailJob(full);
   ps.acked_seq = std::max(ps.acked_seq, reply->seq);
   for (const FenceWait& fence : workers_.NoteFences(ps.index, servers_.size(), *reply))
     FinishFence(fence);

@@ -132,7 +132,7 @@ bool Recovery::ReplayEntry(const RedoLog::Entry& entry, bool may_begin) {
   // If the program still waits for this write, it gets its answer now.
   if (entry.write != nullptr) {
     write_ = id;
-    writes_.Replay(id, entry.write->parts);
+    writes_.Replay(id, entry.write->parts, entry.write->tick);
     Advance(id);
     return false;
   }
@@ -157,6 +157,7 @@ std::shared_ptr<Recovery::Step> Recovery::StepAgain(const RedoLog::Entry& entry)
   step->ordinal = entry.step->ordinal;
   step->leases = entry.step->inputs;
   step->learning_rate_scale = entry.step->learning_rate_scale;
+  step->tick = entry.step->tick;
   step->replayed = true;
   step->begun = entry.begun;
   step->finished = entry.finished;
@@ -180,7 +181,8 @@ Recovery::Worker* Recovery::PickReplayer(const Step& step) {
   if (first != workers_.all().end() && first->second.state == Worker::State::kJoining)
     return nullptr;
   const bool is_there = first != workers_.all().end() &&
-                        first->second.state == Worker::State::kReady && !first->second.leaving;
+                        first->second.state == Worker::State::kReady && !first->second.leaving &&
+                        !steps_.Rests(first->second);
   Worker* const chosen = !is_there                             ? steps_.PickWorker(step)
                          : steps_.HasRoom(first->second, step) ? &first->second
                                                                : nullptr;

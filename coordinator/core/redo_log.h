@@ -42,12 +42,16 @@ class RedoLog {
     std::vector<std::shared_ptr<const MakeResource>> iterators;
     int64_t ordinal = 0;
     double learning_rate_scale = 1;
+    // As Dispatch::tick.
+    uint32_t tick = 0;
     // The worker that ran the step. A replay prefers that worker, because it reads the data
     // forward.
     int worker = -1;
   };
   struct Write {
     std::map<int, std::vector<CommitPart>> parts;  // by ps
+    // As CommitRequest::tick.
+    uint32_t tick = 0;
   };
   struct Entry {
     EntryId id;

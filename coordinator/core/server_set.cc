@@ -42,6 +42,7 @@ void ServerSet::ForgetEpoch() {
   for (Ps& ps : servers_) {
     ps.attached = ps.ready = ps.sync_outstanding = ps.sync_wanted = false;
     ps.acked_seq = 0;
+    ps.tables.clear();
     ps.claim.reset();
     ++ps.tries;
   }

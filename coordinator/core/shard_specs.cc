@@ -13,6 +13,11 @@ ShardSpec ShardSpecOf(const VariableLayout& variable, int slot, int part,
     shard.dtype = variable.spec.dtype;
     shard.shape = variable.ShardShape(part);
     shard.full_shape = variable.spec.shape;
+    shard.table = variable.spec.table;
+    if (shard.table) {
+      shard.initializer = variable.spec.initializer;
+      shard.optimizer = variable.spec.optimizer;
+    }
   } else {
     const SlotSpec& spec = variable.slots[slot - 1];
     shard.name = variable.SlotName(slot - 1);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -50,7 +51,17 @@ absl::Status OfStep(const absl::Status& error) {
 }
 
 constexpr size_t kMostPutOff = 64;
+// Steps at the head of the queue that may wait for a certain worker while later ones go first.
+constexpr size_t kMostPassed = 64;
+// How long a step waits for a worker that has returned it less often than those with room.
+constexpr absl::Duration kLongestWait = absl::Minutes(1);
 constexpr absl::Duration kFirstPutOff = absl::Milliseconds(100), kLongestPutOff = absl::Seconds(10);
+
+// The pause after so many failures in a row.
+absl::Duration PutOff(uint32_t failures) {
+  if (failures < 2) return absl::ZeroDuration();
+  return std::min(kFirstPutOff * (1 << std::min<uint32_t>(failures - 2, 10)), kLongestPutOff);
+}
 
 // PickWorker gives up after so many workers without room.
 constexpr int kMostFull = 8;
@@ -189,26 +200,35 @@ bool StepQueue::HasRoom(const Worker& worker, const Step& step) const {
   return ahead < options_.most_ahead && worker.expected + Expected(step) <= options_.ahead_time;
 }
 
-// A worker that has returned the step comes last. A worker that cannot run anything always has
-// room, and would otherwise use up the attempts of all steps.
-StepQueue::Worker* StepQueue::PickWorker(const Step& step) {
-  Worker* returned_it = nullptr;
-  int full = 0;
+// A worker that cannot run anything always has room, so it gets steps before others. Two rules keep
+// it from using up their attempts. It rests between them. And a step that it has returned twice
+// waits for a worker that has returned it less often, though not for ever: that worker may be
+// stuck.
+StepQueue::Choice StepQueue::Choose(const Step& step) {
+  constexpr int kNever = std::numeric_limits<int>::max();
+  const absl::Duration now = clock_.Elapsed();
+  Choice choice;
+  int least = kNever, least_of_full = kNever, full = 0;
   for (const auto& [load, index] : workers_.by_load()) {
     Worker& worker = workers_.all()[index];
-    if (worker.leaving) continue;
+    if (worker.leaving || worker.rests_until > now) continue;
+    const bool has_room = HasRoom(worker, step);
     // The workers behind it have as many steps in flight, or more, but perhaps shorter ones.
     // Looking at each of a thousand workers whenever a step is scheduled would cost too much.
-    if (!HasRoom(worker, step)) {
-      if (++full == kMostFull) break;
-      continue;
-    }
+    if (!has_room && ++full == kMostFull) break;
+    choice.has_room = choice.has_room || has_room;
     const auto may_read = [this, &worker](ResourceId id) { return passes_.MayRead(worker, id); };
     if (!std::all_of(step.iterators.begin(), step.iterators.end(), may_read)) continue;
-    if (step.returned_by.count(index) == 0) return &worker;
-    if (returned_it == nullptr) returned_it = &worker;
+    const auto found = step.returned_by.find(worker.incarnation);
+    const int returned = found == step.returned_by.end() ? 0 : found->second;
+    if (has_room && returned == 0) return {&worker, true};
+    if (has_room && returned < least) choice.worker = &worker;
+    int& fewest = has_room ? least : least_of_full;
+    fewest = std::min(fewest, returned);
   }
-  return returned_it;
+  const bool is_early = now - step.not_before < kLongestWait;
+  if (least > 1 && least_of_full < least && is_early) choice.worker = nullptr;
+  return choice;
 }
 
 // While an error waits for a call to raise it, a step is cancelled instead of being run again,
@@ -224,24 +244,40 @@ StepFacts StepQueue::FactsOf(const Step& step) const {
 
 bool StepQueue::DispatchOne() {
   const absl::Duration now = clock_.Elapsed();
-  const auto next = std::find_if(queue_.begin(), queue_.end(),
-                                 [now](const auto& queued) { return queued->not_before <= now; });
-  const bool from_queue = next != queue_.end();
-  std::shared_ptr<Step> step = from_queue                                   ? *next
-                               : cancelling_ || queue_.size() > kMostPutOff ? nullptr
-                                                                            : NextOfRuns();
-  if (step == nullptr) return false;
-  const bool first = step->id == EntryId();
-  Worker* worker = PickWorker(*step);
-  if (worker != nullptr && first) {
-    passes_.NoteTraining(*step);
-    // No server knows a new pass. So the store gets the pass before its first positions are given.
-    host_.StoreState();
+  size_t passed = 0;
+  for (auto next = queue_.begin(); next != queue_.end() && passed < kMostPassed; ++next) {
+    if ((*next)->not_before > now) continue;
+    const Choice choice = Choose(**next);
+    if (choice.worker != nullptr) {
+      const std::shared_ptr<Step> step = *next;
+      if (!MayBegin(*step)) return false;
+      queue_.erase(next);
+      Begin(step, *choice.worker);
+      return true;
+    }
+    if (!choice.has_room) return false;
+    // It waits for another worker than those that have room.
+    ++passed;
   }
-  if (worker == nullptr || (first && !host_.MayBeginStep())) return false;
-  if (from_queue) queue_.erase(next);
-  if (!first || Open(step, *worker)) Send(step, *worker);
+  const std::shared_ptr<Step> step =
+      cancelling_ || queue_.size() > kMostPutOff ? nullptr : NextOfRuns();
+  if (step == nullptr) return false;
+  Worker* const worker = PickWorker(*step);
+  if (worker == nullptr || !MayBegin(*step)) return false;
+  Begin(step, *worker);
   return true;
+}
+
+bool StepQueue::MayBegin(const Step& step) {
+  if (step.id != EntryId()) return true;
+  passes_.NoteTraining(step);
+  // No server knows a new pass. So the store gets the pass before its first positions are given.
+  host_.StoreState();
+  return host_.MayBeginStep();
+}
+
+void StepQueue::Begin(const std::shared_ptr<Step>& step, Worker& worker) {
+  if (step->id != EntryId() || Open(step, worker)) Send(step, worker);
 }
 
 bool StepQueue::Open(const std::shared_ptr<Step>& step, Worker& worker) {
@@ -257,6 +293,7 @@ bool StepQueue::Open(const std::shared_ptr<Step>& step, Worker& worker) {
   step->id = host_.GiveId();
   if (!step->request.read_only) step->ordinal = totals_.next_ordinal++;
   step->learning_rate_scale = learning_rate_scale_;
+  step->tick = tick();
   open_.emplace(step->id, step);
   LogOpen(*step);
   return true;
@@ -282,6 +319,7 @@ void StepQueue::Send(const std::shared_ptr<Step>& step, Worker& worker) {
   dispatch.args = step->request.args;
   dispatch.inputs = step->leases;
   dispatch.learning_rate_scale = step->learning_rate_scale;
+  dispatch.tick = step->tick;
   workers_.Send(worker, std::move(dispatch));
   if (kHasFailpoints) outbox_.Add([] { HitFailpoint(Failpoint::kDispatched); });
 }
@@ -300,6 +338,7 @@ void StepQueue::OnReport(Worker& worker, Report report) {
   worker.run_time = absl::ZeroDuration();
   --in_flight_;
   max_staleness_ = std::max(max_staleness_, report.staleness);
+  const bool could_not = report.outcome == StepOutcome::kSystem;
   if (passes_.NoteEnds(worker, *step, report) && report.outcome == StepOutcome::kEndOfData)
     // Another worker has the data, so the step is run again.
     report.outcome = StepOutcome::kSystem;
@@ -318,9 +357,14 @@ void StepQueue::OnReport(Worker& worker, Report report) {
     if (report.outcome == StepOutcome::kCancelled && step->recalled) {
       ++step->forgiven;
     } else {
-      step->returned_by.insert(worker.index);
+      ++step->returned_by[worker.incarnation];
       Postpone(*step);
     }
+  }
+  if (could_not) Rest(worker);
+  if (report.outcome == StepOutcome::kOk || report.outcome == StepOutcome::kFailed) {
+    worker.returned = 0;
+    worker.rests_until = absl::ZeroDuration();
   }
   const std::string number = step->ordinal ? absl::StrCat(" ", *step->ordinal) : "";
   Settle(step, judgement, std::move(report.value),
@@ -339,11 +383,17 @@ void StepQueue::NoteDeviceLost(const Worker& worker, Step& step, const absl::Sta
 // Without a pause, a step that no worker can run now would use up its attempts in milliseconds. The
 // first retry is immediate.
 void StepQueue::Postpone(Step& step) {
-  const uint32_t tries = step.attempt - step.forgiven;
-  if (tries < 2) return;
-  const absl::Duration wait =
-      std::min(kFirstPutOff * (1 << std::min<uint32_t>(tries - 2, 10)), kLongestPutOff);
+  const absl::Duration wait = PutOff(step.attempt - step.forgiven);
+  if (wait == absl::ZeroDuration()) return;
   step.not_before = clock_.Elapsed() + wait;
+  host_.DispatchLater(wait);
+}
+
+void StepQueue::Rest(Worker& worker) {
+  if (Rests(worker)) return;
+  const absl::Duration wait = PutOff(++worker.returned);
+  if (wait == absl::ZeroDuration()) return;
+  worker.rests_until = clock_.Elapsed() + wait;
   host_.DispatchLater(wait);
 }
 
@@ -587,6 +637,8 @@ void StepQueue::Rewind() {
     step.worker = -1;
     step.applied.clear();
     step.forgiven = step.attempt;
+    step.returned_by.clear();
+    step.not_before = absl::ZeroDuration();
     ++open;
   }
 }
@@ -602,6 +654,18 @@ void StepQueue::Resume() {
   if (std::exchange(cancelling_, false)) StartCancelling();
 }
 
+// Time in which the job did not run does not count: rows that no step could name are not old.
+uint32_t StepQueue::tick() const {
+  return first_tick_ + static_cast<uint32_t>(absl::ToInt64Minutes(clock_.Elapsed() - ticks_since_));
+}
+
+void StepQueue::RestoreState(const Totals& totals) {
+  totals_ = totals;
+  first_tick_ = totals.tick;
+  ticks_since_ = clock_.Elapsed();
+  restored_steps_ = totals.finished_steps;
+}
+
 // ---- the redo log ----
 
 void StepQueue::LogOpen(const Step& step) {
@@ -614,8 +678,9 @@ void StepQueue::LogOpen(const Step& step) {
 // Moves the step's args into the log, so nothing may need them afterwards.
 void StepQueue::LogFinished(Step& step) {
   if (step.request.read_only || !log_.kept()) return;
-  RedoLog::Step logged{step.request.function, std::move(step.request.args), step.leases, {},
-                       *step.ordinal,         step.learning_rate_scale,     step.worker};
+  RedoLog::Step logged{
+      step.request.function, std::move(step.request.args), step.leases, {},
+      *step.ordinal,         step.learning_rate_scale,     step.tick,   step.worker};
   int64_t new_bytes = 0;
   logged.iterators = passes_.Logged(step, new_bytes);
   log_.Charge(step.id, new_bytes);

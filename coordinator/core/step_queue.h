@@ -79,6 +79,8 @@ class StepQueue {
     int64_t finished_reads = 0;
     int64_t next_ordinal = 0;
     int64_t epochs = 0;
+    // The tick at which a restored state goes on. StepQueue::tick has the current one.
+    uint32_t tick = 0;
   };
 
   // REQUIRES: the references outlive it.
@@ -107,6 +109,8 @@ class StepQueue {
   void StopRun(uint64_t token);
   void SetLearningRateScale(double scale);
   double learning_rate_scale() const { return learning_rate_scale_; }
+  // Dispatch::tick of what begins now: minutes in which the job has run.
+  uint32_t tick() const;
   // Keeps `error` until a call raises it. Does nothing if an error is kept already.
   void StoreError(absl::Status error);
 
@@ -152,9 +156,12 @@ class StepQueue {
   void EndReplayed(Step& step);
   // The replay is complete: the open steps are dispatched first.
   void Resume();
-  // The ready worker with the most room for `step`. A worker that has returned the step is chosen
-  // only if no other has room. Null: no worker has room.
-  Worker* PickWorker(const Step& step);
+  // The ready worker for `step`: the one with the most room among those that have returned it least
+  // often. A worker that rests is not chosen. Null: the step waits, because no worker has room, or
+  // because those that have room returned it twice or more, and one without room did so less often.
+  Worker* PickWorker(const Step& step) { return Choose(step).worker; }
+  // Whether the worker gets no steps now, because it returned steps and finished none.
+  bool Rests(const Worker& worker) const { return worker.rests_until > clock_.Elapsed(); }
   // What the step may take; at most ahead_time, also where nothing is known.
   absl::Duration Expected(const Step& step) const;
   // Whether the worker may get this step too, which may wait there.
@@ -185,7 +192,9 @@ class StepQueue {
   // How many ordinals belong to steps that are closed.
   int64_t NumClosedOrdinals() const;
   // Continues from the counts of a state.
-  void RestoreState(const Totals& totals) { totals_ = totals; }
+  void RestoreState(const Totals& totals);
+  // Whether a training step has finished since.
+  bool has_trained() const { return totals_.finished_steps > restored_steps_; }
   // Ordinals of steps that failed or were cancelled in this life of the coordinator.
   int64_t lost_ordinals() const { return lost_ordinals_; }
   // The ids of failed and cancelled steps that the store does not know of yet, each with the value
@@ -206,6 +215,15 @@ class StepQueue {
 
   // Queues steps that wait for room in the queue.
   void AdmitSchedules();
+  struct Choice {
+    Worker* worker = nullptr;
+    // Some worker has room, perhaps not for this step.
+    bool has_room = false;
+  };
+  Choice Choose(const Step& step);
+  // Whether a step with a worker may be dispatched now.
+  bool MayBegin(const Step& step);
+  void Begin(const std::shared_ptr<Step>& step, Worker& worker);
   // Dispatches the next step. False: there is none, no worker has room for it, or it may not begin
   // now.
   bool DispatchOne();
@@ -222,6 +240,8 @@ class StepQueue {
   void NoteDeviceLost(const Worker& worker, Step& step, const absl::Status& why);
   // Delays the next attempt of a step that its worker could not run.
   void Postpone(Step& step);
+  // The worker could not run a step. If that happens again and again, it gets no steps for a time.
+  void Rest(Worker& worker);
   // Carries out a judgement. If it needs a rewind, the rewind comes last.
   void Settle(const std::shared_ptr<Step>& step, const StepJudgement& judgement, Nest value,
               absl::Status error);
@@ -258,6 +278,10 @@ class StepQueue {
   std::deque<std::shared_ptr<RunState>> runs_;
   std::vector<ErrorWaiter> joins_;
   Totals totals_;
+  // The tick at `ticks_since_`.
+  uint32_t first_tick_ = 0;
+  absl::Duration ticks_since_ = clock_.Elapsed();
+  int64_t restored_steps_ = 0;
   double learning_rate_scale_ = 1;
   // The error of the first step that failed, until a call raises it.
   absl::Status error_;

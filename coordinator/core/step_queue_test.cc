@@ -145,6 +145,119 @@ TEST_F(StepQueueTest, AStepThatAWorkerReturnsIsRunByAnotherUnderTheSameId) {
   EXPECT_EQ(step->result, absl::OkStatus());
 }
 
+// A worker that cannot run anything, for example because its disk is full, answers at once. The
+// others compute.
+TEST_F(StepQueueTest, AWorkerThatReturnsEveryStepDoesNotUseUpTheirAttempts) {
+  Worker &sound = AddWorker(0), &broken = AddWorker(1);
+  std::vector<std::shared_ptr<Outcome>> outcomes;
+  for (int i = 0; i < 40; ++i) outcomes.push_back(Schedule("step"));
+  int returned = 0;
+  absl::Duration busy;
+  while (!steps_.is_idle()) {
+    for (; !broken.in_flight.empty(); ++returned)
+      Finish(broken, StepOutcome::kSystem, absl::UnavailableError("the disk is full"));
+    Advance(absl::Milliseconds(50));
+    Pump();
+    busy += absl::Milliseconds(50);
+    if (busy < absl::Seconds(2) || sound.in_flight.empty()) continue;
+    Finish(sound);
+    busy = absl::ZeroDuration();
+  }
+  for (const auto& outcome : outcomes) EXPECT_EQ(outcome->result, absl::OkStatus());
+  EXPECT_LT(returned, 30);
+  // Once it can run steps again, it gets as many as the others.
+  Schedule("step");
+  Advance(absl::Seconds(10));
+  for (int i = 0; i < 3; ++i) Schedule("step");
+  Pump();
+  EXPECT_EQ(broken.in_flight.size(), 2u);
+  Finish(broken);
+  EXPECT_EQ(broken.returned, 0);
+}
+
+TEST_F(StepQueueTest, AStepThatAWorkerReturnedTwiceWaitsForOneThatComputes) {
+  Worker& broken = AddWorker(0);
+  const auto step = Schedule("step");
+  Worker& sound = AddWorker(1);
+  options_.queue_ahead = 0;
+  Schedule("long");
+  ASSERT_EQ(sound.in_flight.size(), 1u);
+  for (int i = 0; i < 2; ++i) Finish(broken, StepOutcome::kSystem);
+  Advance(absl::Seconds(10));
+  Pump();
+  EXPECT_TRUE(broken.in_flight.empty());
+  // Other steps do not wait behind it.
+  const auto other = Schedule("other");
+  ASSERT_EQ(broken.in_flight.size(), 1u);
+  Finish(broken);
+  EXPECT_EQ(other->result, absl::OkStatus());
+  EXPECT_TRUE(broken.in_flight.empty());
+  Finish(sound);
+  Finish(sound);
+  EXPECT_EQ(step->result, absl::OkStatus());
+}
+
+TEST_F(StepQueueTest, AStepDoesNotWaitForEverForAWorkerThatComputes) {
+  Worker& first = AddWorker(0);
+  const auto step = Schedule("step");
+  Worker& stuck = AddWorker(1);
+  options_.queue_ahead = 0;
+  Schedule("for ever");
+  ASSERT_EQ(stuck.in_flight.size(), 1u);
+  for (int i = 0; i < 2; ++i) Finish(first, StepOutcome::kSystem);
+  Advance(absl::Minutes(2));
+  Pump();
+  ASSERT_EQ(first.in_flight.size(), 1u);
+  Finish(first);
+  EXPECT_EQ(step->result, absl::OkStatus());
+}
+
+TEST_F(StepQueueTest, AStepGoesToTheWorkerThatReturnedItLeastOften) {
+  options_.queue_ahead = 0;
+  Worker& first = AddWorker(0);
+  Schedule("step");
+  for (int i = 0; i < 2; ++i) {
+    Finish(first, StepOutcome::kSystem);
+    Advance(absl::Seconds(10));
+    Pump();
+  }
+  Finish(first, StepOutcome::kSystem);
+  Worker& second = AddWorker(1);
+  for (int i = 0; i < 2; ++i) {
+    Advance(absl::Seconds(10));
+    Pump();
+    ASSERT_EQ(second.in_flight.size(), 1u) << i;
+    Finish(second, StepOutcome::kSystem);
+  }
+}
+
+TEST_F(StepQueueTest, ANewProcessOfAWorkerHasReturnedNothing) {
+  options_.queue_ahead = 0;
+  Worker& worker = AddWorker(0);
+  Schedule("step");
+  AddWorker(1).leaving = true;
+  for (int i = 0; i < 2; ++i) Finish(worker, StepOutcome::kSystem);
+  EXPECT_TRUE(steps_.Rests(worker));
+  const Step& step = *steps_.open().begin()->second;
+  EXPECT_EQ(step.returned_by.at(worker.incarnation), 2);
+  EXPECT_EQ(step.returned_by.count(Incarnation(4711)), 0u);
+}
+
+// What many steps in flight report at one moment is one failure.
+TEST_F(StepQueueTest, StepsThatAWorkerReturnsWhileItRestsDoNotLengthenTheRest) {
+  options_.queue_ahead = 30;
+  Worker& worker = AddWorker(0);
+  for (int i = 0; i < 20; ++i) Schedule("step");
+  while (!worker.in_flight.empty()) Finish(worker, StepOutcome::kSystem);
+  EXPECT_EQ(worker.returned, 2);
+  Advance(absl::Milliseconds(101));
+  EXPECT_FALSE(steps_.Rests(worker));
+  // A step that fails by itself has run.
+  Pump();
+  Finish(worker, StepOutcome::kFailed, absl::InvalidArgumentError("no such column"));
+  EXPECT_EQ(worker.returned, 0);
+}
+
 TEST_F(StepQueueTest, TheFirstErrorCancelsItsBatchAndIsRaisedOnce) {
   options_.queue_ahead = 0;
   Worker& worker = AddWorker(0);
@@ -274,6 +387,21 @@ TEST_F(StepQueueTest, WhenTheJobFailsTheCallerDropsTheCompletionsToo) {
   EXPECT_EQ(held.use_count(), holders - 1) << "FailAll has destroyed no completion";
   calls.clear();
   EXPECT_TRUE(held.expired());
+}
+
+TEST_F(StepQueueTest, ATickIsAMinuteInWhichTheJobRan) {
+  AddWorker(0);
+  Schedule("step");
+  EXPECT_EQ((*workers_.all()[0].in_flight.front()).tick, 0u);
+  Finish(workers_.all()[0]);
+  EXPECT_TRUE(steps_.has_trained());
+  Advance(absl::Minutes(5));
+  // Another life of the coordinator, long after the last step of the one before.
+  steps_.RestoreState({10, 0, 10, 0, /*tick=*/100});
+  EXPECT_EQ(steps_.tick(), 100u);
+  Advance(absl::Seconds(150));
+  EXPECT_EQ(steps_.tick(), 102u);
+  EXPECT_FALSE(steps_.has_trained());
 }
 
 // ---- depth by time ----

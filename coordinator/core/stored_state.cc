@@ -21,6 +21,7 @@ StoredMark StoredState::MarkNow() const {
   mark.lost_ordinals = steps_.lost_ordinals();
   for (const auto& [source, begun] : passes_.begun()) mark.passes += begun;
   mark.pass_changes = passes_.changes();
+  mark.tick = steps_.tick();
   return mark;
 }
 
@@ -34,6 +35,7 @@ StateRow StoredState::RowNow(const Layout& layout) const {
   row.state.finished_reads = steps_.totals().finished_reads;
   row.state.next_ordinal = steps_.NumClosedOrdinals();
   row.state.epochs = steps_.totals().epochs;
+  row.state.tick = steps_.tick();
   row.state.passes = passes_.begun();
   row.state.data = passes_.PassesNow(steps_.OpenLeases());
   row.state.program_state = program_state_;

@@ -124,6 +124,7 @@ void CoordinatorCore::AttachWorker(Worker& worker) {
   request.layout = layout_plan_.layout();
   request.job_seed = options_.job_seed;
   request.program_flags = options_.program_flags;
+  request.index = worker.index;
   outbox_.Add([self = shared_from_this(), index = worker.index, attempt, session,
                client = worker.client, request = std::move(request)] {
     client->Call(request, [weak = self->weak_from_this(), index, attempt,
@@ -197,6 +198,10 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
   worker.backoff.Reset();
   worker.claim.reset();
   worker.pings = worker.pongs = 0;
+  if (worker.incarnation != reply->incarnation) {
+    worker.returned = 0;
+    worker.rests_until = absl::ZeroDuration();
+  }
   worker.incarnation = reply->incarnation;
   worker.replicas = std::max(1, reply->replicas);
   worker.slots = std::clamp(reply->slots, 1, kMostSlots);

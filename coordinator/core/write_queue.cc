@@ -24,7 +24,16 @@ void WriteQueue::Add(CommitPlan plan, StatusCallback done) {
   waiting_.push_back(std::move(write));
 }
 
-void WriteQueue::Replay(EntryId id, const CommitPlan& plan) {
+void WriteQueue::AddEviction(const Layout& layout, absl::Duration now, Epoch epoch) {
+  if (is_evicting_) return;
+  CommitPlan plan = evictions_.Next(layout, steps_.tick(), now, epoch);
+  if (plan.empty()) return;
+  is_evicting_ = true;
+  Add(std::move(plan), nullptr);
+  waiting_.back()->evicts = true;
+}
+
+void WriteQueue::Replay(EntryId id, const CommitPlan& plan, uint32_t tick) {
   std::shared_ptr<Write>& write = open_[id];
   if (write == nullptr) write = std::make_shared<Write>();
   write->id = id;
@@ -33,6 +42,7 @@ void WriteQueue::Replay(EntryId id, const CommitPlan& plan) {
     write->participants.push_back(ps);
     write->commits[ps].parts = parts;
   }
+  write->tick = tick;
   Send(write);
 }
 
@@ -66,6 +76,7 @@ bool WriteQueue::MayWriteNow() const {
 
 void WriteQueue::Begin(const std::shared_ptr<Write>& write) {
   write->id = host_.GiveId();
+  write->tick = steps_.tick();
   open_.emplace(write->id, write);
   host_.OnWriteBegun(*write);
   Send(write);
@@ -75,6 +86,7 @@ void WriteQueue::Send(const std::shared_ptr<Write>& write) {
   for (auto& [ps, commit] : write->commits) {
     commit.entry = write->id;
     commit.attempt = 1;
+    commit.tick = write->tick;
     commit.kind = EntryKind::kWrite;
     commit.participants = static_cast<int>(write->participants.size());
   }
@@ -95,6 +107,7 @@ bool WriteQueue::OnCommitted(int ps, Write& write) {
 }
 
 void WriteQueue::Answer(Write& write) {
+  if (write.evicts) is_evicting_ = false;
   if (write.done) outbox_.Add([done = std::move(write.done)] { done(absl::OkStatus()); });
 }
 

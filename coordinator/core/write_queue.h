@@ -38,6 +38,7 @@
 #include "base/executor.h"
 #include "base/outbox.h"
 #include "coordinator/core/coordinator_records.h"
+#include "coordinator/core/eviction_schedule.h"
 #include "coordinator/core/step_queue.h"
 #include "coordinator/core/worker_set.h"
 #include "protocol/messages.h"
@@ -77,8 +78,11 @@ class WriteQueue {
 
   // Queues a write. `done` is called when all its servers have applied it.
   void Add(CommitPlan plan, StatusCallback done);
+  // Queues the next write that lets rows of dynamic tables go, if it is time for one and none is
+  // under way. `epoch` is the current one.
+  void AddEviction(const Layout& layout, absl::Duration now, Epoch epoch);
   // Applies a write of the redo log again. If the program's call still waits, it is answered.
-  void Replay(EntryId id, const CommitPlan& plan);
+  void Replay(EntryId id, const CommitPlan& plan, uint32_t tick);
   // Begins the writes that may begin, and holds the workers for writes that must wait.
   void Start();
   // Begins the writes that let steps go first. Call it after those steps have been dispatched.
@@ -168,6 +172,9 @@ class WriteQueue {
   // The number of holds begun.
   uint64_t holds_ = 0;
   absl::Duration given_up_ = -absl::InfiniteDuration();
+  EvictionSchedule evictions_;
+  // A write of evictions_ is not applied yet.
+  bool is_evicting_ = false;
 };
 
 }  // namespace divvy

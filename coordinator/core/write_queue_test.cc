@@ -10,6 +10,7 @@
 #include "coordinator/core/testing/fake_step_host.h"
 #include "coordinator/core/testing/parts_test.h"
 #include "gtest/gtest.h"
+#include "variables/dynamic_table.h"
 
 namespace divvy {
 namespace {
@@ -149,12 +150,32 @@ TEST_F(WriteQueueTest, StepsAndWritesTakeTurns) {
   EXPECT_EQ(host_.sent.size(), 1u);
 }
 
+TEST_F(WriteQueueTest, RowsOfTablesGoByOneWriteAtATime) {
+  VariableLayout table;
+  table.id = VariableId(1);
+  table.spec = DynamicTable("t", {.width = 1, .eviction = EvictBelowNorm{1}});
+  table.offsets = {0, kTableBuckets};
+  table.ps = {0};
+  const auto layout = Layout::Empty()->With(table);
+  for (int pass = 1; pass <= 2; ++pass) {
+    for (int i = 0; i < 3; ++i) queue_.AddEviction(*layout, absl::Hours(pass), Epoch(1));
+    queue_.Start();
+    EXPECT_FALSE(queue_.has_waiting());
+    ASSERT_EQ(queue_.open().size(), 1u);
+    EXPECT_EQ(queue_.open().begin()->second->commits.at(0).parts[0].op, WriteOp::kEvict);
+    Apply();
+    EXPECT_TRUE(queue_.open().empty());
+    queue_.AddEviction(*layout, absl::Hours(pass) + absl::Milliseconds(100), Epoch(1));
+    EXPECT_FALSE(queue_.has_waiting()) << "it is not time for the next one yet";
+  }
+}
+
 TEST_F(WriteQueueTest, AReplayedWriteAnswersWhoeverWaitsForIt) {
   const auto write = Write({0, 1});
   // The servers have rewound.
   host_.sent.clear();
-  queue_.Replay(EntryId(1), {{0, {CommitPart()}}, {1, {CommitPart()}}});
-  queue_.Replay(EntryId(9), {{0, {CommitPart()}}});
+  queue_.Replay(EntryId(1), {{0, {CommitPart()}}, {1, {CommitPart()}}}, 0);
+  queue_.Replay(EntryId(9), {{0, {CommitPart()}}}, /*tick=*/77);
   EXPECT_EQ(queue_.open().size(), 2u);
   EXPECT_EQ(host_.sent.size(), 3u);
   Apply();

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "variables/table_parts.h"
 
 namespace divvy {
 namespace {
@@ -41,6 +42,20 @@ std::string ShardList(const VariableLayout& variable) {
 std::string Padded(std::string text, size_t width) {
   text.resize(std::max(text.size(), width), ' ');
   return text;
+}
+
+// The rows of all tables, and those tables that are full.
+void AddTables(const CoordinatorSnapshot& now, std::vector<std::string>& parts) {
+  if (now.tables.empty()) return;
+  TablePartStats all;
+  for (const CoordinatorSnapshot::Table& table : now.tables) all += table.stats;
+  parts.push_back(absl::StrCat("table rows ", FormatCount(static_cast<double>(all.rows))));
+  for (const CoordinatorSnapshot::Table& table : now.tables) {
+    if (table.stats.refused > 0)
+      parts.push_back(absl::StrCat(
+          "table ", table.name, " is full: ", FormatCount(static_cast<double>(table.stats.refused)),
+          " keys refused"));
+  }
 }
 
 }  // namespace
@@ -106,6 +121,7 @@ std::string FormatProgress(const ProgressLine& line, bool bar) {
     parts.push_back(absl::StrCat(FormatCount(line.examples_per_second), " examples/s"));
   if (!line.metrics.empty()) parts.push_back(FormatMetrics(line.metrics));
   if (line.max_staleness > 0) parts.push_back(absl::StrCat("staleness ", line.max_staleness));
+  AddTables(now, parts);
   parts.push_back(absl::StrCat("ps ", now.ps_up, "/", now.num_ps));
   parts.push_back(absl::StrCat("workers ", now.workers_up, "/", now.num_workers));
   if (line.left) parts.push_back(absl::StrCat(FormatLength(*line.left), " left"));
@@ -115,6 +131,22 @@ std::string FormatProgress(const ProgressLine& line, bool bar) {
                                    absl::ToInt64Seconds(wait.since), " s"));
   }
   return absl::StrJoin(parts, "  ");
+}
+
+std::map<std::string, double> TablePoints(const CoordinatorSnapshot& snapshot) {
+  std::map<std::string, double> points;
+  for (const CoordinatorSnapshot::Table& table : snapshot.tables) {
+    const auto add = [&](absl::string_view what, int64_t number) {
+      points[absl::StrCat("tables/", table.name, "/", what)] = static_cast<double>(number);
+    };
+    add("rows", table.stats.rows);
+    add("waiting", table.stats.waiting);
+    add("bytes", table.stats.bytes);
+    add("admitted", table.stats.admitted);
+    add("refused", table.stats.refused);
+    add("evicted", table.stats.evicted);
+  }
+  return points;
 }
 
 std::string FormatVariables(const Layout& layout) {
@@ -127,6 +159,10 @@ std::string FormatVariables(const Layout& layout) {
     Row row{variable.spec.name,
             absl::StrCat(DTypeName(variable.spec.dtype), " ", variable.spec.shape.ToString()),
             FormatBytes(variable.value_bytes()), ShardList(variable)};
+    if (variable.spec.table) {
+      row.type = absl::StrCat("dynamic table, width ", variable.spec.shape.dim(1));
+      row.bytes = "";
+    }
     if (variable.slot_bytes() > 0)
       absl::StrAppend(&row.bytes, " + ", FormatBytes(variable.slot_bytes()), " slots");
     name_width = std::max(name_width, row.name.size());

@@ -38,14 +38,19 @@ struct ProgressLine {
 //   epoch 19/30  [=====>    ]  62 %  step 837/1,350  41,200 examples/s  loss 0.031  ps 2/2
 //   workers 2/2  0:01 left
 //
-// A part that is not known is left out. Waits of at least 5 s stand at the end. `bar`: whether the
-// line has the bar.
+// A job with dynamic tables has "table rows 12,345", and "table user is full: 17 keys refused" for
+// each table in which keys found no room. A part that is not known is left out. Waits of at least
+// 5 s stand at the end. `bar`: whether the line has the bar.
 std::string FormatProgress(const ProgressLine& line, bool bar);
 
 // One line for each variable, such as:
 //
 //   mlp/0/kernel  float32 [64, 128]  32 KiB + 64 KiB slots  1 shard: ps 0
 std::string FormatVariables(const Layout& layout);
+
+// The points of the tables in event files: "tables/user/rows", and so on for the other numbers of
+// TablePartStats.
+std::map<std::string, double> TablePoints(const CoordinatorSnapshot& snapshot);
 
 // "loss 0.094  accuracy 0.975": "loss" first, the other keys in order.
 std::string FormatMetrics(const std::map<std::string, double>& metrics);

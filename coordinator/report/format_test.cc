@@ -69,6 +69,25 @@ TEST(FormatTest, WhatIsWaitedForLongIsSaid) {
   EXPECT_THAT(text, Not(HasSubstr("worker 0 (h:1)")));
 }
 
+TEST(FormatTest, RowsOfTablesAreShownAndAFullOneIsNamed) {
+  ProgressLine line = Line();
+  EXPECT_THAT(FormatProgress(line, true), Not(HasSubstr("table")));
+  line.snapshot.tables = {{"user", {1200, 5, 1 << 20, 1300, 0, 100}, 0},
+                          {"ad", {34, 0, 1 << 10, 34, 0, 0}, 100}};
+  EXPECT_THAT(FormatProgress(line, true), HasSubstr("accuracy 0.991  table rows 1,234  ps 2/2"));
+  line.snapshot.tables[1].stats.refused = 5678;
+  EXPECT_THAT(FormatProgress(line, true),
+              HasSubstr("table rows 1,234  table ad is full: 5,678 keys refused  ps 2/2"));
+  const std::map<std::string, double> points = TablePoints(line.snapshot);
+  EXPECT_EQ(points.size(), 12u);
+  EXPECT_EQ(points.at("tables/user/rows"), 1200);
+  EXPECT_EQ(points.at("tables/user/waiting"), 5);
+  EXPECT_EQ(points.at("tables/user/bytes"), 1 << 20);
+  EXPECT_EQ(points.at("tables/user/admitted"), 1300);
+  EXPECT_EQ(points.at("tables/user/evicted"), 100);
+  EXPECT_EQ(points.at("tables/ad/refused"), 5678);
+}
+
 TEST(FormatTest, VariablesAreATable) {
   VariableLayout kernel;
   kernel.id = VariableId(1);
@@ -85,6 +104,11 @@ TEST(FormatTest, VariablesAreATable) {
   EXPECT_EQ(FormatVariables(*Layout::Empty()->With(kernel)->With(bias)),
             "  mlp/0/kernel  float32 [64, 128]  32 KiB  2 shards: ps 0, 1\n"
             "  b             float32 [10]       40 B    1 shard: ps 0\n");
+  VariableLayout table = kernel;
+  table.spec.name = "user";
+  table.spec.table = TableOptions();
+  EXPECT_EQ(FormatVariables(*Layout::Empty()->With(table)),
+            "  user  dynamic table, width 128    2 shards: ps 0, 1\n");
 }
 
 TEST(TimeLeftTest, FollowsFromTheStepsBehindTheFirst) {

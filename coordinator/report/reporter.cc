@@ -123,7 +123,9 @@ void Reporter::RecordInterval() {
     if (now > recorded_at_)
       points["examples_per_second"] =
           Examples(unrecorded_) / absl::ToDoubleSeconds(now - recorded_at_);
-    events_->Scalars(kTrainRun, core_->Snapshot().finished_steps, std::move(points));
+    const CoordinatorSnapshot snapshot = core_->Snapshot();
+    points.merge(TablePoints(snapshot));
+    events_->Scalars(kTrainRun, snapshot.finished_steps, std::move(points));
   }
   unrecorded_.clear();
   recorded_at_ = now;

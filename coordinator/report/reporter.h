@@ -44,9 +44,9 @@ struct ReportOptions {
 // each loop of training steps ends with a line of the loop's means, in the form of a program's
 // report. Only the first mean that is not finite is logged.
 //
-// Event files: the run "train" has the means of each report interval of training loops, and the
-// texts "configuration" and "variables". A report of the program is in the run that the program
-// names. The x axis is training steps.
+// Event files: the run "train" has the means of each report interval of training loops, the numbers
+// of the dynamic tables (TablePoints), and the texts "configuration" and "variables". A report of
+// the program is in the run that the program names. The x axis is training steps.
 class Reporter : public ProgressSink, public std::enable_shared_from_this<Reporter> {
  public:
   // REQUIRES: `executor` and `clock` outlive this and its timers.

@@ -48,6 +48,12 @@ v1::TaskStatus CoordinatorTaskStatus(const CoordinatorOptions& options,
   coordinator.set_num_workers(snapshot.num_workers);
   coordinator.set_durable_steps(snapshot.durable_steps);
   if (snapshot.last_checkpoint) coordinator.set_last_checkpoint(snapshot.last_checkpoint->name());
+  for (const CoordinatorSnapshot::Table& each : snapshot.tables) {
+    v1::CoordinatorStatus::Table& table = *coordinator.add_tables();
+    table.set_name(each.name);
+    *table.mutable_stats() = wire::ToProto(each.stats);
+    table.set_max_rows(each.max_rows);
+  }
   return status;
 }
 

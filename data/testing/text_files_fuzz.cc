@@ -1,5 +1,5 @@
-// Reads any bytes as a file of a dataset (CSV, libsvm, Criteo's logs, IDX). A pass over it must
-// end, with elements or an error. The first byte selects the format.
+// Reads any bytes as a file of a dataset (CSV, libsvm, Criteo's logs, IDX, text). A pass over it
+// must end, with elements or an error. The first byte selects the format.
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,7 +18,14 @@ Dataset DatasetOf(int kind) {
     case 0: return Dataset::Csv("f", {{"x"}, {"y", DType::kInt64}});
     case 1: return Dataset::Libsvm("f");
     case 2: return Dataset::CriteoTsv("f");
-    default: return Dataset::Idx("f", "f");
+    case 3: return Dataset::Idx("f", "f");
+    case 4:
+      return Dataset::Csv("f", {CsvColumn::Text("hashed", TextKeys::Hashed("hashed")),
+                                CsvColumn::Text("word", *Vocabulary::FromTokens({"cat", "dog"})),
+                                {"text", DType::kString}});
+    default:
+      return Dataset::TextLines("f").Map(
+          TextsToKeys({{"", TextKeys::Hashed("word", 1000), Tokenizer::Words()}}));
   }
 }
 
@@ -29,7 +36,7 @@ void Try(absl::string_view bytes) {
   fuzz::Require(file.ok() && (*file)->Append(bytes.substr(1)).ok() && (*file)->Close().ok(),
                 "a file of the test");
   const DataEnvironment environment{&files, nullptr};
-  const auto iterator = DatasetOf(bytes[0] & 3).Iterate(environment);
+  const auto iterator = DatasetOf(bytes[0] & 7).Iterate(environment);
   for (size_t elements = 0;; ++elements) {
     const auto element = iterator->Next();
     if (!element.ok() || !element->has_value()) return;

@@ -1,10 +1,14 @@
 // Convolution as matrix products: the windows of a few lines of the output are laid out as the rows
-// of a matrix (im2col), which is multiplied while it is in the cache.
+// of a matrix (im2col), which is multiplied while it is in the cache. Images with few channels take
+// another way (direct_convolution.h).
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "ops/cpu/cpu_backend.h"
+#include "ops/cpu/direct_convolution.h"
 #include "ops/cpu/gemm.h"
+#include "ops/cpu/parallel.h"
 
 namespace divvy::internal {
 namespace {
@@ -85,61 +89,103 @@ void AddWindows(const Window2D& w, int64_t line, const T* windows, T* x) {
 }
 
 // Calls step(product of the block's windows with the kernel: [m, n] = [m, k] x [k, n]; first line;
-// lines; room for the windows) block by block.
+// lines; room for the windows) block by block for lines [begin, end).
 template <typename T, typename Step>
-void ForEachBlock(const Window2D& w, int64_t outputs, Step&& step) {
+void ForEachBlock(const Window2D& w, int64_t outputs, int64_t begin, int64_t end,
+                  const Step& step) {
   const Lines lines(w);
-  std::vector<T> windows(lines.per_block * Lines::LineElements(w));
-  for (int64_t line = 0; line < lines.total; line += lines.per_block) {
-    const int64_t count = std::min(lines.per_block, lines.total - line);
+  std::vector<T> windows(std::min(lines.per_block, end - begin) * Lines::LineElements(w));
+  for (int64_t line = begin; line < end; line += lines.per_block) {
+    const int64_t count = std::min(lines.per_block, end - line);
     step(MatMulArgs{false, false, 1, count * w.out_width, outputs, lines.window_elements}, line,
          count, windows.data());
   }
 }
 
+// Calls body(begin, end) for parts of `n` lines, each a multiple of `unit`, on several threads if
+// there is work for them. The cut depends on the number of threads alone, and so do the bits.
+template <typename Body>
+void InPartsIfWorth(const Window2D& w, int64_t outputs, int64_t unit, const Body& body) {
+  const int64_t lines = w.batch * w.out_height;
+  const MatMulArgs all{
+      false, false, 1, lines * w.out_width, outputs, w.height * w.width * w.channels};
+  IsWorthSharing(all) ? InParts(lines, unit, body) : body(0, lines);
+}
+
+// Each thread computes some lines.
 template <typename T>
 void ConvolveAs(const Window2D& w, const Tensor& x, const Tensor& kernel, Tensor& y) {
   const int64_t outputs = kernel.shape().dim(3);
-  ForEachBlock<T>(w, outputs,
-                  [&](const MatMulArgs& product, int64_t line, int64_t count, T* windows) {
-                    for (int64_t i = 0; i < count; ++i)
-                      ToWindows(w, line + i, x.data_as<T>(), windows + i * Lines::LineElements(w));
-                    Gemm(product, windows, kernel.data_as<T>(),
-                         y.fresh_data<T>() + line * w.out_width * outputs);
-                  });
+  const T* const from = x.data_as<T>();
+  const T* const by = kernel.data_as<T>();
+  T* const to = y.fresh_data<T>();
+  InPartsIfWorth(w, outputs, 1, [=, &w](int64_t begin, int64_t end) {
+    ForEachBlock<T>(w, outputs, begin, end,
+                    [=, &w](const MatMulArgs& product, int64_t line, int64_t count, T* windows) {
+                      for (int64_t i = 0; i < count; ++i)
+                        ToWindows(w, line + i, from, windows + i * Lines::LineElements(w));
+                      GemmAlone(product, windows, by, to + line * w.out_width * outputs);
+                    });
+  });
 }
 
-// d windows = gradient x kernel^T, added to the places that the windows came from.
+// d windows = gradient x kernel^T, added to the places that the windows came from. Each thread has
+// some images.
 template <typename T>
 void InputGradientAs(const Window2D& w, const Tensor& kernel, const Tensor& gradient, Tensor& dx) {
   const int64_t outputs = kernel.shape().dim(3);
-  std::fill_n(dx.fresh_data<T>(), dx.shape().num_elements(), T(0));
-  ForEachBlock<T>(w, outputs, [&](const MatMulArgs& p, int64_t line, int64_t count, T* windows) {
-    Gemm({false, true, 1, p.m, p.k, p.n}, gradient.data_as<T>() + line * w.out_width * outputs,
-         kernel.data_as<T>(), windows);
-    for (int64_t i = 0; i < count; ++i)
-      AddWindows(w, line + i, windows + i * Lines::LineElements(w), dx.fresh_data<T>());
-  });
+  const T* const from = gradient.data_as<T>();
+  const T* const by = kernel.data_as<T>();
+  T* const to = dx.fresh_data<T>();
+  std::fill_n(to, dx.shape().num_elements(), T(0));
+  if (w.batch * w.out_height == 0) return;
+  // If there are fewer images than threads, the threads share the products.
+  const bool by_image = w.batch >= ComputeThreads();
+  const auto part = [=, &w](int64_t begin, int64_t end) {
+    ForEachBlock<T>(w, outputs, begin, end,
+                    [=, &w](const MatMulArgs& p, int64_t line, int64_t count, T* windows) {
+                      const MatMulArgs back{false, true, 1, p.m, p.k, p.n};
+                      const T* const rows = from + line * w.out_width * outputs;
+                      by_image ? GemmAlone(back, rows, by, windows) : Gemm(back, rows, by, windows);
+                      for (int64_t i = 0; i < count; ++i)
+                        AddWindows(w, line + i, windows + i * Lines::LineElements(w), to);
+                    });
+  };
+  by_image ? InPartsIfWorth(w, outputs, w.out_height, part) : part(0, w.batch * w.out_height);
 }
 
 // d kernel = windows^T x gradient, summed over the blocks.
 template <typename T>
 void KernelGradientAs(const Window2D& w, const Tensor& x, const Tensor& gradient, Tensor& dkernel) {
-  const int64_t outputs = dkernel.shape().dim(3);
-  std::fill_n(dkernel.fresh_data<T>(), dkernel.shape().num_elements(), T(0));
-  ForEachBlock<T>(w, outputs, [&](const MatMulArgs& p, int64_t line, int64_t count, T* windows) {
-    for (int64_t i = 0; i < count; ++i)
-      ToWindows(w, line + i, x.data_as<T>(), windows + i * Lines::LineElements(w));
-    Gemm({true, false, 1, p.k, p.n, p.m}, windows,
-         gradient.data_as<T>() + line * w.out_width * outputs, dkernel.fresh_data<T>(), true);
-  });
+  const int64_t outputs = dkernel.shape().dim(3), line_elements = Lines::LineElements(w);
+  const T* const from = x.data_as<T>();
+  T* const to = dkernel.fresh_data<T>();
+  std::fill_n(to, dkernel.shape().num_elements(), T(0));
+  ForEachBlock<T>(w, outputs, 0, w.batch * w.out_height,
+                  [=, &w](const MatMulArgs& p, int64_t line, int64_t count, T* windows) {
+                    InSlices<void>(count, line_elements, [=, &w](int64_t begin, int64_t end) {
+                      for (int64_t i = begin; i < end; ++i)
+                        ToWindows(w, line + i, from, windows + i * line_elements);
+                    });
+                    Gemm({true, false, 1, p.k, p.n, p.m}, windows,
+                         gradient.data_as<T>() + line * w.out_width * outputs, to, true);
+                  });
 }
 
 }  // namespace
 
 void CpuBackend::Conv2D(const Window2D& window, const Tensor& x, const Tensor& kernel,
                         Tensor& y) const {
-  OnFloating(x.dtype(), [&](auto t) { ConvolveAs<decltype(t)>(window, x, kernel, y); });
+  OnFloating(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    if constexpr (std::is_same_v<T, float>) {
+      const int64_t outputs = kernel.shape().dim(3);
+      if (IsDirect(window, outputs))
+        return DirectConv2D(window, outputs, x.data_as<T>(), kernel.data_as<T>(),
+                            y.fresh_data<T>());
+    }
+    ConvolveAs<T>(window, x, kernel, y);
+  });
 }
 
 void CpuBackend::Conv2DInputGradient(const Window2D& window, const Tensor& kernel,
@@ -150,8 +196,16 @@ void CpuBackend::Conv2DInputGradient(const Window2D& window, const Tensor& kerne
 
 void CpuBackend::Conv2DKernelGradient(const Window2D& window, const Tensor& x,
                                       const Tensor& gradient, Tensor& dkernel) const {
-  OnFloating(x.dtype(),
-             [&](auto t) { KernelGradientAs<decltype(t)>(window, x, gradient, dkernel); });
+  OnFloating(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    if constexpr (std::is_same_v<T, float>) {
+      const int64_t outputs = dkernel.shape().dim(3);
+      if (IsGradientDirect(window, outputs))
+        return DirectConv2DKernelGradient(window, outputs, x.data_as<T>(), gradient.data_as<T>(),
+                                          dkernel.fresh_data<T>());
+    }
+    KernelGradientAs<T>(window, x, gradient, dkernel);
+  });
 }
 
 }  // namespace divvy::internal

@@ -192,6 +192,51 @@ TEST(LevelsTest, LossesAndTheirGradients) {
   }
 }
 
+// Of images with few channels: by a matrix of windows, and directly with vectors of two sizes.
+// These round differently. The direct ways give the same bits for any number of threads.
+TEST(LevelsTest, ConvolutionsDifferByRoundingOnly) {
+  const CpuBackend backend;
+  Random random(kSeed);
+  Window2D w;
+  w.batch = 3, w.in_height = 20, w.in_width = 33, w.channels = 3, w.height = w.width = 5;
+  w.top = w.left = 2, w.out_height = 20, w.out_width = 33;
+  for (const int64_t outputs : {9, 40}) {
+    const Tensor x = Numbers(random, {3, 20, 33, 3}, false),
+                 kernel = Numbers(random, {5, 5, 3, outputs}, false),
+                 g = Numbers(random, {3, 20, 33, outputs}, false);
+    std::vector<Tensor> expected;
+    const VectorLevel best = BestVectorLevel();
+    for (const VectorLevel any : {VectorLevel::kBase, VectorLevel::kAvx2, VectorLevel::kAvx512}) {
+      const VectorLevel level = std::min(any, best);
+      std::vector<Tensor> on_one;
+      for (const int threads : {1, 2, 5}) {
+        SetVectorLevel(level);
+        SetComputeThreads(threads);
+        const std::vector<Tensor> results = {New(g.shape()), New(x.shape()), New(kernel.shape())};
+        Tensor y = results[0], dx = results[1], dkernel = results[2];
+        backend.Conv2D(w, x, kernel, y);
+        backend.Conv2DInputGradient(w, kernel, g, dx);
+        backend.Conv2DKernelGradient(w, x, g, dkernel);
+        const std::vector<Tensor> got = {y, dx, dkernel};
+        if (expected.empty()) expected = got;
+        if (threads == 1) on_one = got;
+        for (const size_t direct : {0, 2}) {
+          EXPECT_TRUE(level == VectorLevel::kBase || BitsOf(got[direct]) == BitsOf(on_one[direct]))
+              << VectorLevelName(level) << ", " << threads << " threads, result " << direct;
+        }
+        for (size_t i = 0; i < got.size(); ++i) {
+          // The sums have 75 to 1,980 terms of up to 16.
+          for (int64_t k = 0; k < got[i].shape().num_elements(); ++k)
+            ASSERT_NEAR(got[i].data_as<float>()[k], expected[i].data_as<float>()[k], 0.02)
+                << VectorLevelName(level) << ", " << threads << " threads, result " << i;
+        }
+      }
+    }
+    SetVectorLevel(best);
+    SetComputeThreads(1);
+  }
+}
+
 TEST(PermuteTest, MovesEveryElementOfAnySize) {
   const CpuBackend backend;
   const int64_t a = 3, b = 130, c = 197;

@@ -51,14 +51,20 @@ void Multiply(const MatMulArgs& g, const double* a, int64_t lda, const double* b
               b, ldb, accumulate ? 1 : 0, c, ldc);
 }
 
+template <typename T>
+void MultiplyAlone(const MatMulArgs& g, const T* a, const T* b, T* c, bool accumulate) {
+  UseOneBlasThread();
+  Multiply(g, a, g.a_transposed ? g.m : g.k, b, g.b_transposed ? g.k : g.n, accumulate, c, g.n);
+}
+
 // Each thread computes some rows of c, or some columns if there are more of these. The cut depends
 // on the number of threads alone, and so do the bits.
 template <typename T>
 void GemmAs(const MatMulArgs& g, const T* a, const T* b, T* c, bool accumulate) {
   if (IsEmptyProduct(g, c, accumulate)) return;
+  if (!IsWorthSharing(g)) return MultiplyAlone(g, a, b, c, accumulate);
   UseOneBlasThread();
   const int64_t lda = g.a_transposed ? g.m : g.k, ldb = g.b_transposed ? g.k : g.n;
-  if (MultiplyAdds(g) < kWorthSharing) return Multiply(g, a, lda, b, ldb, accumulate, c, g.n);
   const bool by_rows = g.m >= g.n;
   InParts(by_rows ? g.m : g.n, kBlock, [=, &g](int64_t begin, int64_t end) {
     MatMulArgs part = g;
@@ -76,12 +82,22 @@ void GemmAs(const MatMulArgs& g, const T* a, const T* b, T* c, bool accumulate) 
 
 }  // namespace
 
+bool IsWorthSharing(const MatMulArgs& g) { return MultiplyAdds(g) >= kWorthSharing; }
+
 void Gemm(const MatMulArgs& g, const float* a, const float* b, float* c, bool accumulate) {
   GemmAs(g, a, b, c, accumulate);
 }
 
 void Gemm(const MatMulArgs& g, const double* a, const double* b, double* c, bool accumulate) {
   GemmAs(g, a, b, c, accumulate);
+}
+
+void GemmAlone(const MatMulArgs& g, const float* a, const float* b, float* c) {
+  if (!IsEmptyProduct(g, c, false)) MultiplyAlone(g, a, b, c, false);
+}
+
+void GemmAlone(const MatMulArgs& g, const double* a, const double* b, double* c) {
+  if (!IsEmptyProduct(g, c, false)) MultiplyAlone(g, a, b, c, false);
 }
 
 void CpuBackend::MatMul(const MatMulArgs& g, const Tensor& a, const Tensor& b, Tensor& c) const {

@@ -25,6 +25,7 @@ class Part : public CheckpointPart {
     ASSIGN_OR_RETURN(const BundleSlice slice, writer_->End());
     slices_.push_back({slice.tensor, slice.dtype, slice.shape, slice.begin_row, rows, slice.offset,
                        slice.size_bytes, slice.masked_crc32c});
+    if (shard.table) slices_.back().first_bucket = shard.first_row;
     return absl::OkStatus();
   }
   absl::StatusOr<std::vector<SavedSlice>> Finish() override {
@@ -53,6 +54,11 @@ class Values : public CheckpointValues {
     const int64_t row_bytes = shard.full_shape.row_elements() * DTypeSize(shard.dtype);
     return reader_->ReadRows(shard.name, first_row,
                              first_row + static_cast<int64_t>(out.size()) / row_bytes, out);
+  }
+
+  absl::StatusOr<int64_t> Rows(const std::string& tensor) override {
+    const BundleTensor* const saved = reader_->index().Find(tensor);
+    return saved == nullptr ? 0 : saved->shape.rows();
   }
 
  private:

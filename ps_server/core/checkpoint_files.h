@@ -27,8 +27,9 @@ class CheckpointPart {
  public:
   virtual ~CheckpointPart() = default;
   // Adds rows [first_row, first_row + rows) of a tensor, in host byte order. `pieces` gives them in
-  // small pieces, which fit into the processor's cache. REQUIRES: the pieces have as many bytes as
-  // the rows.
+  // small pieces, which fit into the processor's cache. If shard.table is set, the rows are those
+  // of a dynamic table from bucket shard.first_row on, and full_shape has as many rows as are added
+  // (SavedSlice::first_bucket). REQUIRES: the pieces have as many bytes as the rows.
   virtual absl::Status Append(const ShardSpec& shard, int64_t first_row, int64_t rows,
                               const GivePieces& pieces) = 0;
   // Completes the file. Returns when the file's bytes and its name are on the disk.
@@ -43,6 +44,8 @@ class CheckpointValues {
   // room for. NotFound: there is no such tensor. FailedPrecondition: it has another dtype or shape.
   // DataLoss: its bytes are damaged.
   virtual absl::Status Read(const ShardSpec& shard, int64_t first_row, absl::Span<char> out) = 0;
+  // The rows of a tensor. 0: there is no such tensor.
+  virtual absl::StatusOr<int64_t> Rows(const std::string& tensor) = 0;
 };
 
 // Creates and opens checkpoint files. Thread-safe; blocks. Errors name the file and the remedy.

@@ -31,6 +31,7 @@ Reason WhyNotLoaded(const absl::Status& status) {
   if (absl::IsUnavailable(status)) return Reason::kNotReady;
   if (absl::IsDataLoss(status) || absl::IsFailedPrecondition(status))
     return Reason::kCheckpointCorrupt;
+  if (absl::IsResourceExhausted(status)) return Reason::kMemoryLimit;
   return Reason::kDisk;
 }
 
@@ -172,9 +173,7 @@ absl::Status ParameterServerCore::SnapshotRun::WriteNext(CheckpointFiles& files)
   }
   if (next < frozen->slices().size()) {
     const ShardSlice& slice = frozen->slices()[next++];
-    const auto pieces = [&](const TakePiece& take) { return frozen->Read(slice, take); };
-    RETURN_IF_ERROR(part->Append(
-        slice.shard->spec(), slice.shard->spec().first_row + slice.first_row, slice.rows, pieces));
+    RETURN_IF_ERROR(Write(slice));
     written_bytes += slice.bytes();
     HitFailpoint(Failpoint::kSnapshotMidData);
   }
@@ -184,6 +183,17 @@ absl::Status ParameterServerCore::SnapshotRun::WriteNext(CheckpointFiles& files)
   HitFailpoint(Failpoint::kSnapshotSynced);
   part = nullptr;
   return absl::OkStatus();
+}
+
+absl::Status ParameterServerCore::SnapshotRun::Write(const ShardSlice& slice) {
+  const ShardSpec& spec = slice.shard->spec();
+  const int64_t first_row = spec.first_row + slice.first_row;
+  if (slice.shard->table() != nullptr) {
+    ASSIGN_OR_RETURN(const TableImage image, frozen->ReadTable(slice));
+    return AppendImage(*slice.shard, first_row, image, *part);
+  }
+  const auto pieces = [&](const TakePiece& take) { return frozen->Read(slice, take); };
+  return part->Append(spec, first_row, slice.rows, pieces);
 }
 
 void ParameterServerCore::AnswerSnapshot(SnapshotRun& run) {
@@ -262,9 +272,13 @@ absl::Status ParameterServerCore::LoadRun::ReadNext(CheckpointFiles& files) {
   HitFailpoint(Failpoint::kLoadMidData);
   Shard& shard = *batch.fresh.at(slice.shard->spec().key);
   read_bytes += slice.bytes();
+  if (shard.table() != nullptr) {
+    if (slice.first_block == 0) table = std::make_unique<TableReader>(*values, shard);
+    return table->ReadNext();
+  }
   return values->Read(
       shard.spec(), shard.spec().first_row + slice.first_row,
-      absl::MakeSpan(shard.row(slice.first_row), static_cast<size_t>(slice.bytes())));
+      absl::MakeSpan(shard.new_row(slice.first_row), static_cast<size_t>(slice.bytes())));
 }
 
 void ParameterServerCore::OnSliceRead(const std::shared_ptr<LoadRun>& run,

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <deque>
 #include <limits>
 #include <map>
 #include <set>
@@ -14,6 +15,7 @@
 #include "base/random.h"
 #include "base/testing/sim_executor.h"
 #include "gtest/gtest.h"
+#include "kernels/bfloat16.h"
 #include "kernels/elements.h"
 #include "optimizers/apply.h"
 #include "protocol/error.h"
@@ -101,7 +103,17 @@ Tensor FilledWith(const Shape& shape, float value) {
                               std::vector<float>(static_cast<size_t>(shape.num_elements()), value));
 }
 
-// A dense or a sparse gradient, or a scatter, to the variable of the test below.
+// A variable with the slots of Adam.
+ShardTable WithSlotsOfAdam(const Shape& shape, int64_t block_bytes) {
+  ShardTable table;
+  Make(table, Key(0), shape, DType::kFloat32, Constant{3}, block_bytes);
+  for (const int slot : {1, 2})
+    Make(table, Key(slot), shape, DType::kFloat32, Zeros(), block_bytes);
+  Make(table, Key(3), Shape{shape.rows()}, DType::kInt32, Zeros(), block_bytes);
+  return table;
+}
+
+// A dense or a sparse gradient, or a scatter, to the variable of WithSlotsOfAdam.
 CommitPart AnyWrite(Random& random, const Shape& shape) {
   const OptimizerStep adam = StepOf(Adam{}, 0);
   const uint64_t kind = random.Below(8);
@@ -117,10 +129,7 @@ TEST(FrozenShardsTest, WhatIsReadIsWhatWasThereWhicheverRowsWereChangedSince) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     Random random(seed);
-    ShardTable table;
-    Make(table, Key(0), shape, DType::kFloat32, Constant{3}, 16 << 10);
-    for (const int slot : {1, 2}) Make(table, Key(slot), shape, DType::kFloat32, Zeros(), 16 << 10);
-    Make(table, Key(3), Shape{3000}, DType::kInt32, Zeros(), 16 << 10);
+    const ShardTable table = WithSlotsOfAdam(shape, 16 << 10);
     std::map<const Shard*, std::string> marked, read;
     for (const auto& [key, shard] : table) marked[shard.get()] = BytesOf(*shard);
     FrozenShards frozen(table, 32 << 10);
@@ -297,7 +306,8 @@ TEST(GradientTest, ShardedAndUnshardedAreBitwiseEqualForEveryOptimizer) {
   for (const Optimizer& optimizer :
        {Optimizer(Sgd{0.1}), Optimizer(Momentum{0.1}), Optimizer(Adagrad{0.1}),
         Optimizer(RowwiseAdagrad{0.1}), Optimizer(Adam{0.1}), Optimizer(amsgrad),
-        Optimizer(RmsProp{0.1}), Optimizer(centered), Optimizer(Ftrl{0.1})}) {
+        Optimizer(RmsProp{0.1}), Optimizer(centered), Optimizer(Ftrl{0.1}),
+        Optimizer(GroupFtrl{0.1, 0.02f})}) {
     EXPECT_EQ(Train(optimizer, false, nullptr), Train(optimizer, true, nullptr))
         << OptimizerName(optimizer);
   }
@@ -324,6 +334,218 @@ TEST(GradientTest, EqualsTheOptimizersOwnArithmetic) {
             table)
           .ok());
   EXPECT_EQ(ValuesOf<float>(w), (std::vector<float>{0, -2}));
+}
+
+// ---- values in pieces ---------------------------------------------------------------------------
+
+// The same part, with its values in pieces of up to 20,000 bytes, which begin at any address.
+CommitPart InPieces(Random& random, CommitPart part) {
+  auto arrived = std::make_shared<ScatteredTensor>(part.values.dtype(), part.values.shape());
+  const std::string all(part.values.data_as<char>(), static_cast<size_t>(part.values.size_bytes()));
+  for (size_t at = 0; at < all.size();) {
+    const size_t some = 1 + random.Below(20'000), skew = random.Below(8);
+    const auto piece =
+        std::make_shared<const std::string>(std::string(skew, '?') + all.substr(at, some));
+    arrived->Add(absl::string_view(*piece).substr(skew), piece);
+    at += piece->size() - skew;
+  }
+  part.values = Tensor();
+  part.arrived = std::move(arrived);
+  return part;
+}
+
+std::string BytesOf(const ShardTable& table) {
+  std::string bytes;
+  for (const auto& [key, shard] : table) bytes += BytesOf(*shard);
+  return bytes;
+}
+
+// Dense and sparse gradients, rounded ones, adds and assigns; rows of 3 elements, and rows that are
+// longer than what is copied at a time.
+TEST(ArrivedTest, AreAppliedAsIfTheyLayInOnePlace) {
+  for (const Shape& shape : {Shape{9000, 3}, Shape{3, 20'000}, Shape{70'000}}) {
+    for (const Optimizer& optimizer :
+         {Optimizer(Sgd{0.1}), Optimizer(RowwiseAdagrad{0.1}), Optimizer(Adam{0.1})}) {
+      SCOPED_TRACE(absl::StrCat(shape.ToString(), " ", OptimizerName(optimizer)));
+      Random random(5);
+      ShardTable whole, pieces;
+      std::vector<uint8_t> slots;
+      for (size_t i = 0; i < SlotsOf(optimizer).size(); ++i)
+        slots.push_back(static_cast<uint8_t>(i + 1));
+      for (ShardTable* table : {&whole, &pieces}) {
+        Make(*table, Key(), shape, DType::kFloat32, Zeros(), 100'000);
+        MakeSlots(*table, optimizer, 0);
+      }
+      const auto values = [&](const Shape& of) {
+        return *Tensor::Copy<float>(of, RandomValues(random, of.num_elements()));
+      };
+      Tensor rounded = *Tensor::Uninitialized(DType::kBFloat16, shape);
+      ToBFloat16(values(shape).data_as<float>(), shape.num_elements(),
+                 rounded.fresh_data<BFloat16Bits>());
+      std::vector<int64_t> rows;
+      for (int64_t row = 0; row < shape.rows(); row += 1 + static_cast<int64_t>(random.Below(2)))
+        rows.push_back(row);
+      const Shape some = shape.WithRows(static_cast<int64_t>(rows.size()));
+      for (const CommitPart& part : {Part(WriteOp::kAdd, values(shape)),
+                                     Gradient(StepOf(optimizer, 0), slots, values(shape)),
+                                     Gradient(StepOf(optimizer, 1), slots, rounded),
+                                     Gradient(StepOf(optimizer, 2), slots, values(some), rows)}) {
+        ASSERT_TRUE(Apply({part}, whole).ok());
+        ASSERT_TRUE(Apply({InPieces(random, part)}, pieces).ok());
+        ASSERT_EQ(BytesOf(whole), BytesOf(pieces)) << WriteOpName(part.op);
+      }
+      const CommitPart assign = InPieces(random, Part(WriteOp::kAssign, values(shape)));
+      ASSERT_TRUE(Apply({assign}, pieces).ok());
+      EXPECT_TRUE(BitwiseEqual(*pieces.at(Key())->Copy(), *assign.arrived->Joined()));
+    }
+  }
+}
+
+// Above all a bfloat16 variable, whose values must not be taken for a rounded gradient.
+TEST(ArrivedTest, WholeWritesOfEveryDTypeAreExact) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64,
+                            DType::kInt8, DType::kUInt8, DType::kInt32, DType::kInt64}) {
+    SCOPED_TRACE(DTypeName(dtype));
+    Random random(3);
+    // Small whole numbers: the bytes of 1 and 2 in each dtype.
+    const Shape shape{30'000, 3};
+    const Tensor ones = *InitialRows(Constant{1}, {1, "w", shape}, dtype, 0, shape.rows());
+    const Tensor twos = *InitialRows(Constant{2}, {1, "w", shape}, dtype, 0, shape.rows());
+    for (const bool pieces : {false, true}) {
+      ShardTable table;
+      Shard& shard = Make(table, Key(), shape, dtype, Zeros(), 50'000);
+      const auto write = [&](WriteOp op, const Tensor& values) {
+        const CommitPart part = Part(op, values);
+        ASSERT_TRUE(Apply({pieces ? InPieces(random, part) : part}, table).ok());
+      };
+      write(WriteOp::kAssign, ones);
+      EXPECT_TRUE(BitwiseEqual(*shard.Copy(), ones));
+      write(WriteOp::kAdd, ones);
+      EXPECT_TRUE(BitwiseEqual(*shard.Copy(), twos));
+      write(WriteOp::kSub, ones);
+      EXPECT_TRUE(BitwiseEqual(*shard.Copy(), ones));
+    }
+  }
+}
+
+// ---- lent blocks --------------------------------------------------------------------------------
+
+// A read of a whole shard, all units.
+ReadPlan Read(const ShardTable& table, ShardKey key, bool lends) {
+  PullPart part{key, std::nullopt};
+  part.may_lend = lends;
+  absl::StatusOr<ReadPlan> plan = ReadPlan::Make({part}, table, 0, 1);
+  for (int64_t unit = 0; unit < plan->units().count(); ++unit) plan->Read(unit);
+  return *std::move(plan);
+}
+
+// Commits of any kind, and reads that are held for a while. A checkpoint of the values is taken
+// beside them.
+TEST(LentTest, WhatIsLentStaysAsItWasWhileCommitsGoOn) {
+  const Shape shape{500, 5};
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    Random random(seed);
+    const ShardTable table = WithSlotsOfAdam(shape, 2 << 10),
+                     copied = WithSlotsOfAdam(shape, 2 << 10);
+    std::deque<std::pair<ReadPlan, std::string>> held;
+    for (int i = 0; i < 60; ++i) {
+      if (random.Below(2) == 0) {
+        const ShardKey key = Key(static_cast<int>(random.Below(4)));
+        held.emplace_back(Read(table, key, true), BytesOf(*table.at(key)));
+        ASSERT_EQ(held.back().first.parts()[0].lent != nullptr, i <= 30);
+        if (i > 30) held.pop_back();
+      }
+      // Once single rows have been written, nothing more is lent, and what was lent stays.
+      const OptimizerStep adam = StepOf(Adam{}, 0);
+      const CommitPart part = i < 30    ? Gradient(adam, {1, 2, 3}, FilledWith(shape, 1))
+                              : i == 30 ? Gradient(adam, {1, 2, 3}, FilledWith({2, 5}, 1), {3, 400})
+                                        : AnyWrite(random, shape);
+      ASSERT_TRUE(Apply({part}, table, 1 << 20).ok());
+      ASSERT_TRUE(Apply({part}, copied, 1 << 20).ok());
+      ASSERT_EQ(BytesOf(table), BytesOf(copied));
+      for (auto& [plan, bytes] : held) {
+        const Tensor lent = *plan.parts()[0].lent->Joined();
+        ASSERT_EQ(std::string(lent.data_as<char>(), bytes.size()), bytes);
+      }
+      while (!held.empty() && random.Below(2) == 0) held.pop_front();
+    }
+  }
+}
+
+TEST(LentTest, NothingIsCopiedAndABlockReturnsToItsPlace) {
+  ShardTable table;
+  const Shard& shard = Make(table, Key(), {100, 4}, DType::kFloat32, Zeros(), 160);
+  using Lent = std::shared_ptr<const ScatteredTensor>;
+  const auto lend = [&]() -> Lent { return Read(table, Key(), true).parts()[0].lent; };
+  const auto address = [](const Lent& lent, size_t block) { return lent->Pieces()[block].data(); };
+  const auto add = [&] {
+    ASSERT_TRUE(Apply({Part(WriteOp::kAdd, FilledWith({100, 4}, 1))}, table).ok());
+  };
+  Lent first = lend(), second = lend();
+  EXPECT_EQ(address(first, 0), shard.row(0, 0));
+  EXPECT_EQ(address(second, 9), shard.row(9, 90));
+  const void* const own = shard.row(0, 0);
+  add();
+  EXPECT_NE(shard.row(0, 0), own) << "somebody reads there";
+  const void* const elsewhere = shard.row(0, 0);
+  first.reset();
+  add();
+  EXPECT_EQ(shard.row(0, 0), elsewhere) << "the second read goes on";
+  first = lend();
+  add();
+  EXPECT_NE(shard.row(0, 0), elsewhere) << "now both places are read";
+  second.reset();
+  add();
+  EXPECT_EQ(shard.row(0, 0), own);
+  // The next borrower moves it back, too.
+  first = lend();
+  add();
+  EXPECT_NE(shard.row(0, 0), own);
+  first.reset();
+  first = lend();
+  EXPECT_EQ(address(first, 0), own);
+  EXPECT_EQ(ValuesOf<float>(shard)[20], 5);
+}
+
+// Each row would cost the copy of a block.
+TEST(LentTest, NothingOfAShardOfWhichSingleRowsAreWritten) {
+  ShardTable table;
+  Make(table, Key(), {100, 4}, DType::kFloat32);
+  ASSERT_NE(Read(table, Key(), true).parts()[0].lent, nullptr);
+  ASSERT_TRUE(Apply({Part(WriteOp::kScatterAdd, FilledWith({1, 4}, 1), {5})}, table).ok());
+  EXPECT_EQ(Read(table, Key(), true).parts()[0].lent, nullptr);
+}
+
+TEST(LentTest, OnlyWholeShardsThatAreLargeEnoughAndUnrounded) {
+  ShardTable table;
+  Make(table, Key(), {100, 4}, DType::kFloat32);
+  const auto is_lent = [&](PullPart part, int64_t least) {
+    part.shard = Key();
+    return ReadPlan::Make({part}, table, 0, 1, nullptr, least)->parts()[0].lent != nullptr;
+  };
+  PullPart part;
+  EXPECT_FALSE(is_lent(part, 0));
+  part.may_lend = true;
+  EXPECT_TRUE(is_lent(part, 1600));
+  EXPECT_FALSE(is_lent(part, 1601));
+  part.as_bfloat16 = true;
+  EXPECT_FALSE(is_lent(part, 0));
+  part.as_bfloat16 = false;
+  part.rows = Tensor::Vector<int64_t>({1});
+  EXPECT_FALSE(is_lent(part, 0));
+}
+
+// The memory of a deleted shard stays as long as somebody reads it.
+TEST(LentTest, OutlivesItsShard) {
+  ShardTable table;
+  Make(table, Key(), {100, 4}, DType::kFloat32, Ones(), 160);
+  const std::shared_ptr<const ScatteredTensor> lent = Read(table, Key(), true).parts()[0].lent;
+  ASSERT_TRUE(Apply({Part(WriteOp::kAdd, FilledWith({100, 4}, 1))}, table).ok());
+  const std::shared_ptr<const ScatteredTensor> later = Read(table, Key(), true).parts()[0].lent;
+  table.clear();
+  EXPECT_TRUE(BitwiseEqual(*lent->Joined(), FilledWith({100, 4}, 1)));
+  EXPECT_TRUE(BitwiseEqual(*later->Joined(), FilledWith({100, 4}, 2)));
 }
 
 // ---- refusals -----------------------------------------------------------------------------------

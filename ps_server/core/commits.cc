@@ -26,16 +26,19 @@ constexpr int kMostInARow = 8;
 
 void ParameterServerCore::Call(CommitRequest request, ResultCallback<CommitReply> done) {
   std::shared_ptr<const ShardTable> shards;
+  uint64_t version = 0;
   {
     CoreLock lock(mu_, outbox_);
     absl::Status status = CheckAdmissible(request);
     if (!status.ok()) return Answer(done, std::move(status));
     shards = shards_.table();
+    version = shards_.table_version();
   }
   absl::StatusOr<CommitPlan> plan =
-      CommitPlan::Make(std::move(request.parts), *shards, options_.block_bytes);
+      CommitPlan::Make(std::move(request.parts), *shards, options_.block_bytes,
+                       {request.entry.value(), request.tick});
   auto run = std::make_shared<CommitRun>(
-      CommitRun{std::move(request), std::move(done), std::move(plan), nullptr});
+      CommitRun{std::move(request), std::move(done), version, std::move(plan), nullptr});
   {
     CoreLock lock(mu_, outbox_);
     Enter(run);
@@ -87,8 +90,9 @@ absl::Status ParameterServerCore::CheckPlan(const CommitRun& run) const {
     return Refusal(Reason::kInvalid, "a commit must name its entry and at least 1 participant");
   if (!run.plan.ok())
     return Refusal(ReasonOf(run.plan.status()), run.plan.status().message(), run.request.entry);
-  for (const auto& [key, shard] : run.plan->shards()) {
-    const auto found = shards_.table()->find(key);
+  if (run.planned_with == shards_.table_version()) return absl::OkStatus();
+  for (const std::shared_ptr<Shard>& shard : run.plan->shards()) {
+    const auto found = shards_.table()->find(shard->spec().key);
     if (found == shards_.table()->end() || found->second != shard)
       return Refusal(Reason::kUnknownShard,
                      absl::StrCat(ShardText(shard->spec()), " has been deleted or replaced"),
@@ -103,8 +107,12 @@ bool ParameterServerCore::IsDuplicate(const std::shared_ptr<CommitRun>& run) {
   if (!RuleHolds(Rule::kDedupe)) return false;
   const AppliedTable::State state = applied_.Find(run->request.entry);
   if (state == AppliedTable::State::kApplying) commits_.AddDuplicate(run->request.entry, run);
-  if (state == AppliedTable::State::kApplied)
+  if (state == AppliedTable::State::kApplied) {
+    if (!RuleHolds(Rule::kEvictionsCountOnce) && run->plan.ok() && run->plan->evicts())
+      return false;
+    if (!RuleHolds(Rule::kAttemptsDoNotCount) && run->plan.ok()) run->plan->CountAgain();
     Answer(run->done, CommitReply{true, applied_.applied_seq(), {}});
+  }
   return state != AppliedTable::State::kUnknown;
 }
 
@@ -201,7 +209,7 @@ void ParameterServerCore::FinishCommit(const std::shared_ptr<CommitRun>& run) {
   outbox_.Add([frozen = std::move(run->frozen)] {});
   commits_.Finish(run, run->plan->queues());
   HitFailpoint(Failpoint::kPushBlocksDone);
-  for (const auto& [key, shard] : run->plan->shards()) ++shard->version;
+  for (const std::shared_ptr<Shard>& shard : run->plan->shards()) ++shard->version;
   applied_.Finish(entry);
   HitFailpoint(Failpoint::kPushBeforeReply);
   CommitReply reply{false, applied_.applied_seq(), {}};

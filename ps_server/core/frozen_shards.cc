@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -52,7 +53,8 @@ std::vector<ShardSlice> SlicesOf(const ShardTable& shards, int64_t slice_bytes) 
       int64_t bytes = 0;
       while (
           slice.end_block < blocks.count() &&
-          (slice.end_block == block || bytes + BytesOf(*shard, slice.end_block) <= slice_bytes)) {
+          (slice.end_block == block || (shard->table() == nullptr &&
+                                        bytes + BytesOf(*shard, slice.end_block) <= slice_bytes))) {
         bytes += BytesOf(*shard, slice.end_block++);
       }
       if (slice.end_block > block)
@@ -67,10 +69,57 @@ std::vector<ShardSlice> SlicesOf(const ShardTable& shards, int64_t slice_bytes) 
 FrozenShards::FrozenShards(const ShardTable& shards, int64_t slice_bytes)
     : slices_(SlicesOf(shards, slice_bytes)) {
   for (const auto& [key, shard] : shards) {
+    if (TableShard* const table = shard->table(); table != nullptr) {
+      FrozenTable& frozen = tables_.emplace_back();
+      frozen.shard = shard;
+      frozen.filter_bytes = FilterBytesOf(*table->options());
+      for (int64_t segment = 0; segment < table->segments(); ++segment) {
+        FrozenSegment* const kept =
+            frozen.segments.emplace_back(std::make_unique<FrozenSegment>(kept_bytes_)).get();
+        table->With(segment, [kept](TableSegment& rows) { rows.Freeze(kept); });
+      }
+      continue;
+    }
     Frozen& frozen = frozen_[shard.get()];
     frozen.shard = shard;
     frozen.blocks.resize(static_cast<size_t>(shard->blocks().count()));
   }
+}
+
+// A later checkpoint may have frozen the tables meanwhile.
+FrozenShards::~FrozenShards() {
+  for (FrozenTable& frozen : tables_) {
+    TableShard& table = *frozen.shard->table();
+    for (int64_t segment = 0; segment < table.segments(); ++segment) {
+      const FrozenSegment* const own = frozen.segments[static_cast<size_t>(segment)].get();
+      table.With(segment, [own](TableSegment& rows) {
+        if (rows.frozen() == own) rows.Freeze(nullptr);
+      });
+    }
+  }
+}
+
+absl::StatusOr<TableImage> FrozenShards::ReadTable(const ShardSlice& slice) {
+  TableShard& table = *slice.shard->table();
+  const auto frozen = std::find_if(tables_.begin(), tables_.end(), [&](const FrozenTable& each) {
+    return each.shard == slice.shard;
+  });
+  FrozenSegment& own = *frozen->segments[static_cast<size_t>(slice.first_block)];
+  TableImage image;
+  for (bool is_last = false; !is_last;) {
+    std::optional<SegmentRows> rows;
+    table.With(slice.first_block, [&](TableSegment& segment) { rows = segment.TakeRows(own); });
+    if (!rows) return absl::AbortedError("a later checkpoint has begun");
+    if (rows->is_lost)
+      return absl::ResourceExhaustedError(absl::StrCat(
+          ShardText(slice.shard->spec()),
+          ": no memory for copies of the rows that commits changed while the checkpoint was "
+          "written"));
+    is_last = rows->is_last;
+    Append(table.format(), *std::move(rows), image);
+  }
+  image.filter_bytes = frozen->filter_bytes;
+  return image;
 }
 
 int64_t FrozenShards::MostKept(const Shard& shard, int64_t rows) {
@@ -100,7 +149,7 @@ bool FrozenShards::Keep(const Shard& shard, int64_t block, Pages& pages, size_t 
   const size_t bytes = static_cast<size_t>(rows.bytes(shard));
   pages[page].reset(new (std::nothrow) char[bytes]);
   if (pages[page] == nullptr) return false;
-  if (bytes > 0) std::memcpy(pages[page].get(), shard.row(rows.first), bytes);
+  if (bytes > 0) std::memcpy(pages[page].get(), shard.row(block, rows.first), bytes);
   kept_bytes_.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed);
   return true;
 }
@@ -143,7 +192,7 @@ absl::StatusOr<FrozenShards::Pages> FrozenShards::TakeBlock(Frozen& frozen, int6
   const int64_t begin = shard.blocks().first_row(block);
   const auto copy = [&](Rows rows) {
     if (rows.bytes(shard) > 0)
-      std::memcpy(out + (rows.first - begin) * shard.row_bytes(), shard.row(rows.first),
+      std::memcpy(out + (rows.first - begin) * shard.row_bytes(), shard.row(block, rows.first),
                   static_cast<size_t>(rows.bytes(shard)));
   };
   if (kept.empty()) copy({begin, shard.blocks().end_row(block)});

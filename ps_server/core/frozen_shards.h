@@ -11,10 +11,13 @@
 #include "absl/status/statusor.h"
 #include "ps_server/core/checkpoint_files.h"
 #include "ps_server/core/shard.h"
+#include "ps_server/core/table/frozen_segment.h"
+#include "ps_server/core/table/table_image.h"
 
 namespace divvy {
 
-// A run of whole blocks of one shard, which is read and written to a file at a time.
+// A run of whole blocks of one shard, which is read and written to a file at a time. Of a table,
+// one segment.
 struct ShardSlice {
   std::shared_ptr<const Shard> shard;
   int64_t first_block = 0, end_block = 0;
@@ -32,12 +35,15 @@ std::vector<ShardSlice> SlicesOf(const ShardTable& shards, int64_t slice_bytes);
 // So the extra memory holds only pages that were changed and not yet read, and a step that touches
 // a few scattered rows copies little (bench:checkpoint).
 //
+// A segment of a table keeps its own rows, so writers do not call BeforeWrite for it.
+//
 // Thread-safe: a block's state is guarded by the block's own lock.
 class FrozenShards {
  public:
   // Freezes the shards as they are now. REQUIRES: nothing writes to the shards before the
   // constructor returns; every later writer calls BeforeWrite.
   FrozenShards(const ShardTable& shards, int64_t slice_bytes);
+  ~FrozenShards();
 
   // Keeps the values of rows [first, end), which all lie in one block. Does not fail: if there is
   // no memory for the copy, Read returns the error. REQUIRES: the caller holds the block's lock;
@@ -51,8 +57,11 @@ class FrozenShards {
   const std::vector<ShardSlice>& slices() const { return slices_; }
   // Passes the slice, as it was at that moment, to `take`, block by block. ResourceExhausted: there
   // was no memory to keep changed rows, or there is none to read a block. Otherwise the first error
-  // of `take`. REQUIRES: each slice is read once.
+  // of `take`. REQUIRES: each slice is read once; its shard has no table.
   absl::Status Read(const ShardSlice& slice, const TakePiece& take);
+  // The segment as it was at that moment. ResourceExhausted as above. Aborted: the shards have been
+  // frozen again meanwhile. REQUIRES: each slice is read once; its shard has a table.
+  absl::StatusOr<TableImage> ReadTable(const ShardSlice& slice);
 
   int64_t kept_bytes() const { return kept_bytes_.load(std::memory_order_relaxed); }
 
@@ -75,6 +84,13 @@ class FrozenShards {
   std::unordered_map<const Shard*, Frozen> frozen_;
   const std::vector<ShardSlice> slices_;
   std::atomic<int64_t> kept_bytes_{0};
+  struct FrozenTable {
+    std::shared_ptr<const Shard> shard;
+    // FilterBytesOf its options.
+    int64_t filter_bytes = 0;
+    std::vector<std::unique_ptr<FrozenSegment>> segments;
+  };
+  std::vector<FrozenTable> tables_;
 };
 
 }  // namespace divvy

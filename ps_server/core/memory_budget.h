@@ -22,7 +22,7 @@ namespace divvy {
 //
 // A commit's payload is read only after its `total_bytes` have been granted. Until then the flow
 // control of the stream holds the sender back, so memory is bounded whatever is sent. The values of
-// a pull are copied only after their bytes have been granted. There is no deadlock: the holder of a
+// a pull are read only after their bytes have been granted. There is no deadlock: the holder of a
 // reservation waits only for its own bytes to arrive, or for its peer to receive them.
 //
 //   const MemoryBudget::Ticket ticket = budget.Reserve(

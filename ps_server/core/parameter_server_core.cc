@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "ps_server/core/runs.h"
+#include "variables/table_parts.h"
 
 namespace divvy {
 
@@ -34,8 +35,8 @@ absl::Status ParameterServerOptions::Validate() const {
   if (slice_bytes <= 0)
     problems.push_back(absl::StrCat("slice_bytes is ", slice_bytes, ", and must be above 0"));
   if (!(snapshot_share > 0 && snapshot_share <= 1))
-    problems.push_back(absl::StrCat("snapshot_share is ", snapshot_share,
-                                    ", and must be above 0 and at most 1"));
+    problems.push_back(
+        absl::StrCat("snapshot_share is ", snapshot_share, ", and must be above 0 and at most 1"));
   if (snapshot_buffer_bytes <= 0)
     problems.push_back(
         absl::StrCat("snapshot_buffer_bytes is ", snapshot_buffer_bytes, ", and must be above 0"));
@@ -155,6 +156,7 @@ void ParameterServerCore::Call(PsAttachRequest request, ResultCallback<PsAttachR
   CoreLock lock(mu_, outbox_);
   absl::Status status = CheckRequest(request.fence, Receiver(true), CallKind::kAttach);
   if (status.ok()) status = CheckProtocol(request.protocol, Receiver(true));
+  if (status.ok()) status = CheckIndex(request.index, Receiver(true));
   if (status.ok() && end_.is_ending()) status = Refusal(Reason::kNotReady, "it is shutting down");
   if (!status.ok()) return Answer(done, std::move(status));
   Heard();
@@ -259,8 +261,10 @@ void ParameterServerCore::Call(SyncRequest request, ResultCallback<SyncReply> do
 SyncReply ParameterServerCore::SyncReplyNow(const SyncRequest& request) {
   applied_.ForgetClosed();
   const bool draining = end_.is_draining();
-  const SyncReply reply{request.seq, applied_.Applied(request.query), applied_.applied_seq(),
-                        shards_.bytes(), draining || end_.is_ending()};
+  SyncReply reply{request.seq, applied_.Applied(request.query), applied_.applied_seq(),
+                  shards_.bytes(), draining || end_.is_ending()};
+  for (const std::shared_ptr<Shard>& part : shards_.parts_of_tables())
+    reply.tables.push_back({part->spec().key, part->table()->stats()});
   if (draining) end_.CompleteDrain();  // the drain ends after this answer
   return reply;
 }
@@ -331,7 +335,47 @@ void ParameterServerCore::AnswerShutdowns() {
     outbox_.Add([on_exit = on_exit_, exit = *exit] { on_exit(exit.code, exit.why); });
 }
 
+std::vector<std::shared_ptr<TableShard>> ParameterServerCore::PartsOfTable(
+    absl::string_view name) const {
+  std::vector<std::shared_ptr<TableShard>> parts;
+  MutexLock lock(mu_);
+  for (const std::shared_ptr<Shard>& part : shards_.parts_of_tables()) {
+    if (part->spec().name == name) parts.emplace_back(part, part->table());
+  }
+  return parts;
+}
+
 // ---- Inspection ---------------------------------------------------------------------------------
+
+namespace {
+
+TableImage RowsOf(TableShard& table) {
+  TableImage image;
+  for (int64_t segment = 0; segment < table.segments(); ++segment) {
+    SegmentRows rows;
+    table.With(segment, [&rows](const TableSegment& of) { rows = of.Copy(); });
+    TableImage of_segment;
+    Append(table.format(), std::move(rows), of_segment);
+    Append(std::move(of_segment), image);
+  }
+  return image;
+}
+
+template <typename Add>
+void AddRows(const TableImage& rows, const Add& add) {
+  const auto add_column = [&add](const auto& column) {
+    add(HashText(absl::string_view(reinterpret_cast<const char*>(column.data()),
+                                   column.size() * sizeof(column[0]))));
+  };
+  for (const auto* column : {&rows.keys, &rows.counts, &rows.ticks, &rows.waiting.keys,
+                             &rows.waiting.counts, &rows.waiting.ticks})
+    add_column(*column);
+  add_column(rows.values);
+  for (const std::vector<char>& slot : rows.slots) add_column(slot);
+  add_column(rows.filter);
+}
+
+}  // namespace
 
 ParameterServerSnapshot ParameterServerCore::Inspect(Detail detail) const {
   ParameterServerSnapshot snapshot;
@@ -354,9 +398,15 @@ ParameterServerSnapshot ParameterServerCore::Inspect(Detail detail) const {
   snapshot.draining = end_.is_draining();
   snapshot.shutting_down = end_.is_ending();
   for (const auto& [key, shard] : *shards_.table()) {
-    snapshot.shards[key] = {shard->spec().name, shard->version,
-                            detail == Detail::kAll ? shard->Copy().value_or(Tensor()) : Tensor()};
+    ParameterServerSnapshot::Shard& seen = snapshot.shards[key];
+    seen.name = shard->spec().name;
+    seen.version = shard->version;
+    if (detail != Detail::kAll) continue;
+    seen.value = shard->Copy().value_or(Tensor());
+    if (shard->table() != nullptr) seen.rows = RowsOf(*shard->table());
   }
+  for (const std::shared_ptr<Shard>& part : shards_.parts_of_tables())
+    snapshot.tables[part->spec().name] += part->table()->stats();
   return snapshot;
 }
 
@@ -378,6 +428,7 @@ uint64_t ParameterServerCore::StateHash() const {
     add(MixSeeds(key.packed(), shard.version));
     add(HashText(absl::string_view(shard.value.data_as<char>(),
                                    static_cast<size_t>(shard.value.size_bytes()))));
+    if (shard.rows) AddRows(*shard.rows, add);
   }
   return hash;
 }

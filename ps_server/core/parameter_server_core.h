@@ -31,8 +31,9 @@
 //   // a worker
 //   (*core)->Commit(request, [](absl::StatusOr<CommitReply> reply) { ... });
 //
-// The core uses memory for the shards (memory_limit_bytes), for one buffer for each commit and
-// reply in flight (bounded by the server's MemoryBudget), for copies of the rows that commits
+// The core uses memory for the shards (memory_limit_bytes; a large dense shard may take twice its
+// size while it is pulled and written, see Shard), for one buffer for each commit and reply in
+// flight (bounded by the server's MemoryBudget), for copies of the rows that commits
 // change while a checkpoint is written (snapshot_buffer_bytes), and for the applied entries that
 // the horizon has not closed.
 #ifndef DIVVY_PS_SERVER_CORE_PARAMETER_SERVER_CORE_H_
@@ -52,6 +53,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/executor.h"
@@ -68,6 +70,7 @@
 #include "ps_server/core/session_set.h"
 #include "ps_server/core/shard.h"
 #include "ps_server/core/shard_set.h"
+#include "ps_server/core/table/table_image.h"
 #include "tensor/tensor.h"
 
 namespace divvy {
@@ -101,6 +104,9 @@ struct ParameterServerOptions {
   // because waking another thread takes longer. Larger ones run in tasks, several at the same time.
   // >= 0.
   int64_t at_once_bytes = 64 << 10;
+  // A whole shard of at least so many bytes is lent to a pull that allows it (PullPart::may_lend).
+  // A smaller one costs less to copy.
+  int64_t least_lent_bytes = 64 << 10;
   // Seed of the jitter in waits before retries.
   uint64_t seed = 1;
   // The interval of registrations while no coordinator is attached.
@@ -142,6 +148,8 @@ struct ParameterServerSnapshot {
     uint64_t version = 0;
     // Each block is whole. While a commit runs, some blocks have its writes and others do not.
     Tensor value;
+    // Of a table: its rows, counts and filters. Each segment is whole, as a block is.
+    std::optional<TableImage> rows = {};
   };
   PsState state = PsState::kEmpty;
   JobId job;
@@ -156,6 +164,8 @@ struct ParameterServerSnapshot {
   size_t running = 0;              // commits that are being applied
   size_t queued = 0;               // commits that wait for a shard
   std::map<ShardKey, Shard> shards;
+  // By name: the sums over the parts of the table that lie here.
+  std::map<std::string, TablePartStats> tables;
   // This server is writing its part of a checkpoint.
   bool saving = false;
   // Asked to end (Drain), and waiting until the coordinator has been told.
@@ -217,9 +227,10 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   void Call(SnapshotRequest request, ResultCallback<SnapshotReply> done);
 
   // Makes all shards of the request or none. Block tasks compute the initial values. The variable
-  // of a slot must exist or be made by the same request. MEMORY_LIMIT: the shards do not fit;
-  // nothing was made. INVALID: a key exists with another spec, an initializer is not
-  // EvaluatedPerRow, fields contradict each other, or a variable was deleted.
+  // of a slot must exist or be made by the same request. A part of a table that exists goes on with
+  // the options of the request. MEMORY_LIMIT: the shards do not fit; nothing was made or changed.
+  // INVALID: a key exists with another spec, an initializer is not EvaluatedPerRow, fields
+  // contradict each other, or a variable was deleted.
   void Call(CreateShardsRequest request, ResultCallback<LayoutReply> done);
   // Deletes shards; those that do not exist are skipped. Commits that wait for a deleted shard are
   // refused with UNKNOWN_SHARD at their turn. A commit that is running on it completes, and its
@@ -266,7 +277,11 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   // that it holds are lost.
   void Drain();
 
-  enum class Detail : uint8_t { kAll, kWithoutValues };  // values are copied, block by block
+  // The parts of the dynamic table that lie here, in the order of their buckets. Empty: there is no
+  // such table. They may be deleted from the server meanwhile.
+  std::vector<std::shared_ptr<TableShard>> PartsOfTable(absl::string_view name) const;
+
+  enum class Detail : uint8_t { kAll, kWithoutValues };  // values and rows are copied
   ParameterServerSnapshot Inspect(Detail detail = Detail::kAll) const;
   // A hash of all state that requests can change. It is equal before and after a repeated or
   // refused request.

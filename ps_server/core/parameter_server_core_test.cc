@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <string>
 #include <utility>
@@ -13,12 +14,18 @@
 #include "base/random.h"
 #include "base/testing/sim_executor.h"
 #include "base/testing/ticking_clock.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "protocol/error.h"
 #include "protocol/testing/fake_coordinator.h"
+#include "variables/table_keys.h"
 
 namespace divvy {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Gt;
+using ::testing::HasSubstr;
 
 constexpr Incarnation kPs{77}, kCoordinator{5};
 constexpr JobId kJob{9};
@@ -221,6 +228,8 @@ TEST(RequestCheckOfAPsTest, IsAskedByEveryCall) {
       {Reason::kStaleEpoch, [](Fence& f) { f.epoch = Epoch(0); }},
       {Reason::kSecondCoordinator, [](Fence& f) { f.coordinator = Incarnation(1); }}};
   const uint64_t before = ps.core->StateHash();
+  EXPECT_EQ(ps.Done(ps.Send(PsAttachRequest{ps.fence(), kOwnProtocol, 61}))->reason(),
+            Reason::kWrongIncarnation);
   for (const Case& wrong : cases) {
     Fence fence = ps.fence();
     wrong.change(fence);
@@ -1256,6 +1265,7 @@ class FakeFiles : public CheckpointFiles {
 
   std::map<CheckpointId, Checkpoint> checkpoints;
   absl::Status create_error, append_error, read_error;
+  std::map<std::string, int64_t> read_bytes;  // by tensor
   std::function<void()> while_appending;  // called during an append
 
  private:
@@ -1268,8 +1278,12 @@ class FakeFiles : public CheckpointFiles {
       if (!files_.append_error.ok()) return files_.append_error;
       Tensor& tensor = to_[shard.name];
       tensor.row_bytes = shard.full_shape.row_elements() * DTypeSize(shard.dtype);
-      tensor.bytes.resize(static_cast<size_t>(shard.full_shape.rows() * tensor.row_bytes));
-      auto at = tensor.bytes.begin() + first_row * tensor.row_bytes;
+      // Of a table, the segments come in the order of their buckets.
+      const int64_t before =
+          shard.table ? static_cast<int64_t>(tensor.bytes.size()) / tensor.row_bytes : 0;
+      tensor.bytes.resize(
+          static_cast<size_t>((before + shard.full_shape.rows()) * tensor.row_bytes));
+      auto at = tensor.bytes.begin() + (before + first_row) * tensor.row_bytes;
       slices_.push_back({shard.name, shard.dtype, shard.full_shape, first_row, rows, 0,
                          static_cast<uint64_t>(rows * tensor.row_bytes), 0});
       return pieces([&at](absl::Span<const char> piece) {
@@ -1291,9 +1305,16 @@ class FakeFiles : public CheckpointFiles {
       if (!files_.read_error.ok()) return files_.read_error;
       const auto found = from_.find(shard.name);
       if (found == from_.end()) return absl::NotFoundError(shard.name);
+      files_.read_bytes[shard.name] += static_cast<int64_t>(out.size());
       std::copy_n(found->second.bytes.begin() + first_row * found->second.row_bytes, out.size(),
                   out.begin());
       return absl::OkStatus();
+    }
+    absl::StatusOr<int64_t> Rows(const std::string& name) override {
+      const auto found = from_.find(name);
+      return found == from_.end()
+                 ? 0
+                 : static_cast<int64_t>(found->second.bytes.size()) / found->second.row_bytes;
     }
 
    private:
@@ -1325,6 +1346,7 @@ class CheckpointTest : public ::testing::Test {
     LoadRequest request;
     request.from = LoadRequest::From::kCheckpoint;
     request.checkpoint = checkpoint;
+    request.job_seed = 3;  // as SendCreate
     request.shards = std::move(shards);
     return ps_->SendLoad(std::move(request));
   }
@@ -1684,6 +1706,522 @@ TEST(ThreadsTest, ManyClientsAtOnceGiveExactSums) {
   EXPECT_EQ(ValuesOf<int64_t>(now.shards.at(Key(2)).value)[0], kClients * kCommits);
   EXPECT_EQ(now.applied_seq, uint64_t{kClients * kCommits});
   executor.Stop();
+}
+
+// ---- tables -------------------------------------------------------------------------------------
+
+constexpr int64_t kWidth = 3;
+const Adagrad kAdagrad{0.1};
+
+// Buckets [first, end) of a table, as part number `part`.
+ShardSpec TableSpec(int part, int64_t first, int64_t end, TableOptions options = {},
+                    DType dtype = DType::kFloat32) {
+  ShardSpec spec = Spec(Key(1, 0, part), Shape{end - first, kWidth}, dtype, RandomNormal{0, 0.1f});
+  spec.full_shape = {kTableBuckets, kWidth};
+  spec.first_row = first;
+  spec.table = options;
+  spec.optimizer = kAdagrad;
+  return spec;
+}
+
+std::vector<int64_t> InOrder(std::vector<int64_t> keys) {
+  std::sort(keys.begin(), keys.end(), [](int64_t a, int64_t b) { return KeyRank(a) < KeyRank(b); });
+  return keys;
+}
+std::vector<int64_t> Keys(int64_t n) {
+  std::vector<int64_t> keys = {0, -1, std::numeric_limits<int64_t>::min(),
+                               std::numeric_limits<int64_t>::max()};
+  for (int64_t i = 4; i < n; ++i) keys.push_back(i << 20);  // equal low bits
+  return InOrder(keys);
+}
+
+CommitPart Gradients(const std::vector<int64_t>& keys, float value = 1, int part = 0) {
+  CommitPart commit = Part(WriteOp::kGradient, Key(1, 0, part),
+                           Filled<float>({static_cast<int64_t>(keys.size()), kWidth}, value), keys);
+  commit.optimizer = StepOf(kAdagrad, 0);
+  return commit;
+}
+
+class TableTest : public CheckpointTest {
+ protected:
+  void Begin(std::vector<ShardSpec> specs) {
+    ps_->Begin();
+    ASSERT_TRUE(ps_->Done(ps_->SendCreate(std::move(specs)))->one().ok());
+  }
+  std::vector<float> Pull(const std::vector<int64_t>& keys, int part = 0) {
+    const auto reply = ps_->Done(ps_->SendPull({{Key(1, 0, part), Tensor::Vector<int64_t>(keys)}}));
+    EXPECT_TRUE(reply->one().ok()) << reply->one().status();
+    return reply->one().ok() ? ValuesOf<float>(reply->one()->parts[0].values)
+                             : std::vector<float>();
+  }
+};
+
+TEST_F(TableTest, ACommitMakesRowsAndAPullMakesNone) {
+  Begin({TableSpec(0, 0, kTableBuckets, {AdmitAfter{2}})});
+  const std::vector<int64_t> keys = Keys(50);
+  const std::vector<float> initial = Pull(keys);
+  EXPECT_NE(initial[0], initial[kWidth]) << "each key has its own initial value";
+  ASSERT_TRUE(ps_->Done(ps_->SendCommit(1, {Gradients(keys)}))->one().ok());
+  EXPECT_EQ(Pull(keys), initial) << "named once, so no key is admitted";
+  for (int i = 0; i < 3; ++i) {
+    // The same entry counts once.
+    ASSERT_TRUE(ps_->Done(ps_->SendCommit(1, {Gradients(keys)}))->one().ok());
+    EXPECT_EQ(Pull(keys), initial);
+  }
+  ASSERT_TRUE(ps_->Done(ps_->SendCommit(2, {Gradients(keys)}))->one().ok());
+  const std::vector<float> after = Pull(keys);
+  for (size_t i = 0; i < after.size(); ++i) EXPECT_LT(after[i], initial[i]);
+}
+
+// X20: what counts is the finished step that named the key, and not how often it wrote to it.
+TEST_F(TableTest, AStepThatWritesTwiceToAKeyCountsOnce) {
+  Begin({TableSpec(0, 0, kTableBuckets, {AdmitAfter{3}})});
+  const std::vector<int64_t> keys = Keys(50), some = InOrder({keys[3], keys[7], keys[40]});
+  const std::vector<float> initial = Pull(keys);
+  const CommitPart add = Part(WriteOp::kScatterAdd, Key(1), Filled<float>({3, kWidth}, 1), some);
+  for (uint64_t entry = 1; entry <= 2; ++entry) {
+    ASSERT_EQ(ps_->CommitReason(entry, {Gradients(some), Gradients(keys), add}), Reason::kNone);
+    EXPECT_EQ(Pull(keys), initial) << "two steps have named them, and not six";
+  }
+  // The third step applies all that it writes, in the given order.
+  ASSERT_EQ(ps_->CommitReason(3, {Gradients(some), Gradients(keys), add}), Reason::kNone);
+  const std::vector<float> after = Pull(keys);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const bool has_more = std::count(some.begin(), some.end(), keys[i]) > 0;
+    for (size_t j = i * kWidth; j < (i + 1) * kWidth; ++j)
+      EXPECT_EQ(after[j] > initial[j], has_more) << keys[i];
+  }
+}
+
+// The values of a large row arrive in pieces, and are applied piece by piece.
+TEST_F(TableTest, AFullPartEvictsNoKeyOfTheStepWhereverItIsNamed) {
+  constexpr int64_t kWide = 16'384;
+  std::vector<int64_t> keys;  // of bucket 0
+  for (int64_t key = 0; keys.size() < 4; ++key) {
+    if (BucketOf(MixKey(key)) == 0) keys.push_back(key);
+  }
+  keys = InOrder(keys);
+  const auto rows_after = [&](int64_t max_rows) {
+    ps_ = std::make_unique<Server>(1, Options());
+    ShardSpec spec = TableSpec(0, 0, 1, {AdmitAlways(), {}, {}, max_rows});
+    if (max_rows > 0) spec.table->eviction = EvictLeastRecent();
+    spec.shape = {1, kWide};
+    spec.full_shape = {kTableBuckets, kWide};
+    Begin({spec});
+    const auto gradients = [&](const std::vector<int64_t>& named) {
+      CommitPart part = Gradients(named);
+      const Tensor values = Filled<float>({static_cast<int64_t>(named.size()), kWide}, 1);
+      auto arrived = std::make_shared<ScatteredTensor>(values.dtype(), values.shape());
+      arrived->Add(
+          absl::string_view(values.data_as<char>(), static_cast<size_t>(values.size_bytes())),
+          std::make_shared<Tensor>(values));
+      part.values = Tensor();
+      part.arrived = std::move(arrived);
+      return part;
+    };
+    uint32_t tick = 0;
+    // keys[3] is the least recent one when the last step needs room for keys[0].
+    for (const std::vector<int64_t>& named :
+         {std::vector<int64_t>{keys[3]}, {keys[1], keys[2]}, {keys[0], keys[3]}}) {
+      CommitRequest commit;
+      commit.fence = ps_->fence();
+      commit.tick = ++tick;
+      commit.entry = EntryId(tick);
+      commit.parts = {gradients(named)};
+      const auto done = ps_->Done(ps_->Send(commit));
+      EXPECT_TRUE(done->one().ok()) << done->one().status();
+    }
+    return Pull({keys[3]});
+  };
+  EXPECT_EQ(rows_after(3 * kTableBuckets), rows_after(0)) << "the row of keys[3] has stayed";
+}
+
+// bfloat16 rows travel as they are stored. Others are read exactly, so not as bfloat16.
+TEST_F(TableTest, RowsStoredAsHalvesAreReadAsFloats) {
+  const std::vector<int64_t> keys = Keys(60);
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    SCOPED_TRACE(DTypeName(dtype));
+    ps_ = std::make_unique<Server>(1, Options());
+    Begin({TableSpec(0, 0, kTableBuckets, {}, dtype)});
+    for (uint64_t entry = 1; entry <= 5; ++entry)
+      ASSERT_EQ(ps_->CommitReason(entry, {Gradients(keys, 0.3f)}), Reason::kNone);
+    const std::vector<float> floats = Pull(keys);
+    ASSERT_EQ(floats.size(), keys.size() * kWidth);
+    PullPart half{Key(1), Tensor::Vector<int64_t>(keys)};
+    half.as_bfloat16 = true;
+    const auto reply = ps_->Done(ps_->SendPull({half}));
+    if (dtype != DType::kBFloat16) {
+      EXPECT_EQ(reply->reason(), Reason::kInvalid);
+      continue;
+    }
+    ASSERT_TRUE(reply->one().ok()) << reply->one().status();
+    const Tensor& values = reply->one()->parts[0].values;
+    ASSERT_EQ(values.dtype(), DType::kBFloat16);
+    for (size_t i = 0; i < floats.size(); ++i)
+      EXPECT_EQ(values.data_as<BFloat16Bits>()[i].ToFloat(), floats[i]);
+  }
+  // A gradient is float32 whatever the table stores.
+  CommitPart half = Gradients(keys);
+  half.values = *Tensor::Zeros(DType::kBFloat16, half.values.shape());
+  EXPECT_EQ(ps_->CommitReason(9, {half}), Reason::kBadCommit);
+}
+
+TEST_F(TableTest, ARestoreReadsEachKeyOnce) {
+  Begin({TableSpec(0, 0, kTableBuckets)});
+  ASSERT_EQ(ps_->CommitReason(1, {Gradients(Keys(400))}), Reason::kNone);
+  ASSERT_TRUE(ps_->Done(SendSnapshot(kFirst, true))->one().ok());
+  NextEpoch();
+  ASSERT_TRUE(ps_->Done(SendLoad(kFirst, {TableSpec(0, 0, kTableBuckets)}))->one().ok());
+  const int64_t bytes = 400 * static_cast<int64_t>(sizeof(int64_t));
+  EXPECT_GE(files_.read_bytes["v1-keys"], bytes);
+  EXPECT_LE(files_.read_bytes["v1-keys"], bytes + 200) << "and some to find the first one";
+}
+
+// Two servers read a checkpoint in which keys stand where they do not belong, or twice. No row may
+// be lost in silence: one of them says so.
+TEST_F(TableTest, ACheckpointWhoseKeysAreNotInOrderIsRefused) {
+  constexpr int64_t kHalf = kTableBuckets / 2;
+  Begin({TableSpec(0, 0, kTableBuckets)});
+  ASSERT_EQ(ps_->CommitReason(1, {Gradients(Keys(100))}), Reason::kNone);
+  ASSERT_TRUE(ps_->Done(SendSnapshot(kFirst, true))->one().ok());
+  std::vector<char>& bytes = files_.checkpoints.at(kFirst).at("v1-keys").bytes;
+  const std::vector<char> right = bytes;
+  const auto keys = [&bytes](size_t i) { return bytes.begin() + static_cast<int64_t>(i) * 8; };
+  Random random(3);
+  for (int i = 0; i < 100; ++i) {
+    SCOPED_TRACE(i);
+    bytes = right;
+    const size_t a = random.Below(100), b = random.Below(100);
+    if (a == b) continue;
+    if (i % 2 == 0)
+      std::swap_ranges(keys(a), keys(a) + 8, keys(b));
+    else
+      std::copy(keys(b), keys(b) + 8, keys(a));  // it is there twice
+    int refused = 0;
+    for (const int part : {0, 1}) {
+      NextEpoch();
+      const absl::Status status =
+          ps_->Done(SendLoad(kFirst, {TableSpec(part, part * kHalf, (part + 1) * kHalf)}))
+              ->one()
+              .status();
+      refused += !status.ok();
+    }
+    EXPECT_GT(refused, 0) << a << " " << b;
+  }
+}
+
+TEST_F(TableTest, AnAssignmentGivesKeysTheirRowsAndCounts) {
+  Begin({TableSpec(0, 0, kTableBuckets, {AdmitAfter{5}})});
+  const std::vector<int64_t> keys = Keys(50);
+  const auto n = static_cast<int64_t>(keys.size());
+  const CommitPart rows = Part(WriteOp::kAssign, Key(1), Filled<float>({n, kWidth}, 7), keys),
+                   counts = Part(WriteOp::kAssign, Key(1), Filled<int64_t>({n}, 40), keys);
+  ASSERT_TRUE(ps_->Done(ps_->SendCommit(1, {rows, counts}))->one().ok());
+  EXPECT_EQ(Pull(keys), std::vector<float>(keys.size() * kWidth, 7));
+}
+
+TEST_F(TableTest, WhatATableDoesNotTakeIsRefusedAndChangesNothing) {
+  Begin({TableSpec(0, 0, kTableBuckets / 2)});
+  std::vector<int64_t> keys, others;
+  for (const int64_t key : Keys(50))
+    (BucketOf(MixKey(key)) < kTableBuckets / 2 ? keys : others).push_back(key);
+  const uint64_t before = ps_->core->StateHash();
+  std::vector<int64_t> twice = {keys[0], keys[0]}, falling = {keys[1], keys[0]};
+  CommitPart of_sgd = Gradients(keys);
+  of_sgd.optimizer = StepOf(Sgd{0.1}, 0);
+  CommitPart no_rows = Gradients(keys);
+  no_rows.rows.reset();
+  CommitPart narrow = Gradients(keys);
+  narrow.values = Filled<float>({static_cast<int64_t>(keys.size()), kWidth - 1}, 1);
+  const std::vector<CommitPart> bad = {
+      Gradients(twice),
+      Gradients(falling),
+      Gradients(others),
+      of_sgd,
+      no_rows,
+      narrow,
+      Part(WriteOp::kAssign, Key(1), Filled<float>({kTableBuckets / 2, kWidth}, 1)),
+      Part(WriteOp::kAssign, Key(1), Filled<float>({2, kWidth - 1}, 1), {keys[0], keys[1]}),
+      Part(WriteOp::kAssign, Key(1), Filled<int64_t>({2, 1}, 1), {keys[0], keys[1]}),
+      Part(WriteOp::kAssign, Key(1), Filled<int64_t>({1}, 1), {keys[0], keys[1]}),
+      Part(WriteOp::kAssign, Key(1), Filled<int32_t>({1}, 1), {keys[0]}),
+      Part(WriteOp::kScatterUpdate, Key(1), Filled<int64_t>({1}, 1), {keys[0]}),
+      Part(WriteOp::kEvict, Key(1), Tensor(), {5, 0, kTableBuckets}),
+      Part(WriteOp::kEvict, Key(1), Tensor(), {-5, 0, 7})};
+  for (size_t i = 0; i < bad.size(); ++i)
+    EXPECT_EQ(ps_->CommitReason(i + 1, {bad[i]}), Reason::kBadCommit) << i;
+  for (const PullPart& pull :
+       {PullPart{Key(1), std::nullopt}, PullPart{Key(1), Tensor::Vector<int64_t>(others)},
+        PullPart{Key(1), Tensor::Vector<int64_t>(twice)}})
+    EXPECT_EQ(ps_->Done(ps_->SendPull({pull}))->reason(), Reason::kInvalid);
+  EXPECT_EQ(ps_->core->StateHash(), before);
+  ShardSpec of_int = TableSpec(1, kTableBuckets / 2, kTableBuckets);
+  of_int.dtype = DType::kInt64;
+  of_int.initializer = Zeros();
+  EXPECT_EQ(ps_->Done(ps_->SendCreate({of_int}))->reason(), Reason::kInvalid);
+}
+
+// Each history has three commits to one shard, so only the rows tell them apart.
+TEST_F(TableTest, TheStateThatTestsLookAtHasTheRows) {
+  struct Named {
+    std::vector<int64_t> keys;
+    uint32_t tick = 7;
+    float gradient = 1;
+  };
+  const auto state_after = [&](std::vector<Named> steps) {
+    ps_ = std::make_unique<Server>(1, Options());
+    Begin({TableSpec(0, 0, kTableBuckets, {AdmitAfter{2}, EvictUnusedFor{absl::Minutes(1)}})});
+    uint64_t entry = 0;
+    for (const Named& step : steps) {
+      CommitRequest commit;
+      commit.fence = ps_->fence();
+      commit.entry = EntryId(++entry);
+      commit.tick = step.tick;
+      commit.parts = {Gradients(step.keys, step.gradient)};
+      EXPECT_TRUE(ps_->Done(ps_->Send(commit))->one().ok());
+      const uint64_t once = ps_->core->StateHash();
+      EXPECT_TRUE(ps_->Done(ps_->Send(commit))->one()->duplicate);
+      EXPECT_EQ(ps_->core->StateHash(), once);
+    }
+    return ps_->core->StateHash();
+  };
+  const std::vector<int64_t> one = {1}, two = {2};
+  std::vector<uint64_t> states = {
+      state_after({{one}, {one}, {one}}),       state_after({{two}, {two}, {two}}),
+      state_after({{one}, {one}, {two}}),       state_after({{one}, {one}, {one, 8}}),
+      state_after({{one}, {one}, {one, 7, 2}}), state_after({{two}, {one}, {one}})};
+  EXPECT_EQ(states[2], states[5]) << "the same rows, whatever the order of the steps";
+  states.pop_back();
+  std::sort(states.begin(), states.end());
+  EXPECT_EQ(std::unique(states.begin(), states.end()), states.end());
+
+  state_after({{one, 5}, {one, 4}, {two, 9}});
+  const TableImage rows = *ps_->core->Inspect().shards.at(Key(1)).rows;
+  EXPECT_EQ(rows.keys, one);
+  EXPECT_EQ(rows.counts, std::vector<int64_t>{2});
+  EXPECT_EQ(rows.ticks, std::vector<int64_t>{5});
+  std::vector<float> values(rows.values.size() / sizeof(float));
+  std::memcpy(values.data(), rows.values.data(), rows.values.size());
+  EXPECT_EQ(values, Pull(one));
+  EXPECT_EQ(rows.waiting.keys, two);
+  EXPECT_EQ(rows.waiting.ticks, std::vector<int64_t>{9});
+  EXPECT_FALSE(
+      ps_->core->Inspect(ParameterServerCore::Detail::kWithoutValues).shards.at(Key(1)).rows);
+}
+
+Tensor Int64s(const std::vector<int64_t>& values) { return Tensor::Vector<int64_t>(values); }
+
+PullPart Asking(PullWant want, std::optional<Tensor> keys, int part = 0) {
+  PullPart pull{Key(1, 0, part), std::move(keys)};
+  pull.want = want;
+  return pull;
+}
+
+TEST_F(TableTest, TellsTheRecordsOfKeysAndItsStatistics) {
+  TableOptions options;
+  options.max_rows = 30;
+  Begin({TableSpec(0, 0, kTableBuckets, options)});
+  const std::vector<int64_t> keys = Keys(20), some = InOrder({keys[2], keys[7]});
+  CommitRequest commit;
+  commit.fence = ps_->fence();
+  for (const uint64_t entry : {1, 2, 2}) {  // an attempt that comes twice counts once
+    commit.entry = EntryId(entry);
+    commit.tick = static_cast<uint32_t>(100 * entry);
+    commit.parts = {Gradients(entry == 1 ? keys : some)};
+    ASSERT_TRUE(ps_->Done(ps_->Send(commit))->one().ok());
+  }
+  std::vector<int64_t> asked = Keys(40);
+  const std::vector<PullPart> parts = {Asking(PullWant::kValues, Int64s(asked)),
+                                       Asking(PullWant::kRecords, Int64s(asked)),
+                                       Asking(PullWant::kStats, std::nullopt)};
+  EXPECT_EQ(ps_->core->PullReplyBytes({ps_->fence(), parts}), 40 * kWidth * 4 + 40 * 16 + 48);
+  const auto reply = ps_->Done(ps_->SendPull(parts));
+  ASSERT_TRUE(reply->one().ok()) << reply->one().status();
+  const Tensor &records = reply->one()->parts[1].values, &stats = reply->one()->parts[2].values;
+  ASSERT_EQ(records.shape(), (Shape{40, 2}));
+  for (size_t i = 0; i < asked.size(); ++i) {
+    const auto has = [&](const std::vector<int64_t>& all) {
+      return std::find(all.begin(), all.end(), asked[i]) != all.end();
+    };
+    const int64_t count = has(some) ? 2 : has(keys) ? 1 : -1;
+    EXPECT_EQ(ValuesOf<int64_t>(records)[2 * i], count) << asked[i];
+    EXPECT_EQ(ValuesOf<int64_t>(records)[2 * i + 1], std::max<int64_t>(0, count) * 100);
+  }
+  ASSERT_EQ(stats.shape(), (Shape{1, 6}));
+  // rows, waiting, bytes, admitted, refused, evicted
+  EXPECT_THAT(ValuesOf<int64_t>(stats), ElementsAre(20, 0, Gt(20 * kWidth * 4), 20, 0, 0));
+
+  // A full table counts what it refuses, and every answer to a Sync has these numbers.
+  std::vector<int64_t> many;
+  for (int64_t key = 1000; key < 1100; ++key) many.push_back(key);
+  ASSERT_TRUE(ps_->Done(ps_->SendCommit(3, {Gradients(InOrder(many))}))->one().ok());
+  const auto synced = ps_->Done(ps_->SendSync(1, {}));
+  ASSERT_TRUE(synced->one().ok());
+  ASSERT_EQ(synced->one()->tables.size(), 1u);
+  EXPECT_EQ(synced->one()->tables[0].shard, Key(1));
+  const TablePartStats told = synced->one()->tables[0].stats;
+  EXPECT_EQ(told.rows, 30);
+  EXPECT_EQ(told.admitted, 30);
+  EXPECT_EQ(told.refused, 90);
+  EXPECT_EQ(ps_->core->Inspect().tables.at("v1"), told);
+  EXPECT_EQ(ps_->core->PartsOfTable("v1").size(), 1u);
+  EXPECT_TRUE(ps_->core->PartsOfTable("v2").empty());
+}
+
+TEST_F(TableTest, WhatHasNoRecordsOrStatisticsSaysSo) {
+  Begin({TableSpec(0, 0, kTableBuckets), Spec(Key(2), Shape{3, 2})});
+  PullPart plain_records{Key(2), Int64s({0})}, plain_stats{Key(2), std::nullopt};
+  plain_records.want = PullWant::kRecords;
+  plain_stats.want = PullWant::kStats;
+  PullPart rounded = Asking(PullWant::kRecords, Int64s({1}));
+  rounded.as_bfloat16 = true;
+  const std::vector<std::vector<PullPart>> bad = {
+      {plain_records},
+      {plain_stats},
+      {rounded},
+      {Asking(PullWant::kStats, Int64s({1}))},
+      {Asking(PullWant::kRecords, std::nullopt)},
+      {Asking(PullWant::kRecords, Int64s({1, 1}))},
+      {Asking(PullWant::kStats, std::nullopt), Asking(PullWant::kStats, std::nullopt)}};
+  for (size_t i = 0; i < bad.size(); ++i)
+    EXPECT_EQ(ps_->Done(ps_->SendPull(bad[i]))->reason(), Reason::kInvalid) << i;
+  EXPECT_THAT(std::string(ps_->Done(ps_->SendPull({plain_records}))->one().status().message()),
+              HasSubstr("only a dynamic table has records"));
+}
+
+TEST_F(TableTest, TakesOtherOptionsAndKeepsItsRows) {
+  TableOptions options;
+  options.max_rows = 10;
+  Begin({TableSpec(0, 0, kTableBuckets, options)});
+  const std::vector<int64_t> keys = Keys(30);
+  ASSERT_TRUE(ps_->Done(ps_->SendCommit(1, {Gradients(keys)}))->one().ok());
+  const auto stats = [&] { return ps_->core->Inspect().tables.at("v1"); };
+  EXPECT_EQ(stats().rows, 10);
+  EXPECT_EQ(stats().refused, 20);
+  options.max_rows = 25;
+  options.eviction = EvictUnusedFor{absl::Minutes(10)};
+  for (int i = 0; i < 2; ++i)  // a repeated request does nothing
+    ASSERT_TRUE(
+        ps_->Done(ps_->SendCreate({TableSpec(0, 0, kTableBuckets, options)}, 2))->one().ok());
+  EXPECT_EQ(stats().rows, 10);
+  EXPECT_EQ(stats().refused, 0) << "these were refused by other options";
+  ASSERT_TRUE(ps_->Done(ps_->SendCommit(2, {Gradients(keys)}))->one().ok());
+  EXPECT_EQ(stats().rows, 25);
+  EXPECT_EQ(ps_->CommitReason(3, {Part(WriteOp::kEvict, Key(1), Tensor(), {10, 0, kTableBuckets})}),
+            Reason::kNone);
+  EXPECT_EQ(stats().rows, 0);
+  // What is no option stays as it was made.
+  const uint64_t before = ps_->core->StateHash();
+  ShardSpec other = TableSpec(0, 0, kTableBuckets, options);
+  other.optimizer = Adam{0.1};
+  EXPECT_EQ(ps_->Done(ps_->SendCreate({other}, 3))->reason(), Reason::kInvalid);
+  options.max_rows = -1;
+  EXPECT_EQ(ps_->Done(ps_->SendCreate({TableSpec(0, 0, kTableBuckets, options)}, 3))->reason(),
+            Reason::kInvalid);
+  EXPECT_EQ(ps_->core->StateHash(), before);
+}
+
+// A checkpoint that is being written has the filter of its moment.
+TEST_F(TableTest, OtherOptionsDoNotChangeACheckpointThatIsBeingWritten) {
+  const TableOptions counting{AdmitAfter{2, 1 << 20}};
+  const TableOptions others[] = {{AdmitAlways()}, {AdmitAfter{2}}, {AdmitAfter{2, 2 << 20}}};
+  for (const TableOptions& other : others) {
+    SCOPED_TRACE(&other - others);
+    files_.checkpoints.clear();
+    ps_ = std::make_unique<Server>(1, Options());
+    Begin({TableSpec(0, 0, kTableBuckets, counting)});
+    const std::vector<int64_t> keys = Keys(50);
+    const std::vector<float> initial = Pull(keys);
+    ASSERT_EQ(ps_->CommitReason(1, {Gradients(keys)}), Reason::kNone);
+    ASSERT_TRUE(SendSnapshot(kFirst, false)->one().ok());
+    const auto changed = ps_->SendCreate({TableSpec(0, 0, kTableBuckets, other)}, 2);
+    ASSERT_TRUE(ps_->Done(SendSnapshot(kFirst, true))->one().ok());
+    ASSERT_TRUE(changed->one().ok());
+    NextEpoch();
+    ASSERT_TRUE(
+        ps_->Done(SendLoad(kFirst, {TableSpec(0, 0, kTableBuckets, counting)}))->one().ok());
+    EXPECT_EQ(Pull(keys), initial);
+    ASSERT_EQ(ps_->CommitReason(2, {Gradients(keys)}), Reason::kNone);
+    EXPECT_NE(Pull(keys), initial) << "each was counted once before the checkpoint";
+    EXPECT_EQ(ps_->core->Inspect().tables.at("v1").rows, 50);
+  }
+}
+
+TEST_F(TableTest, AnEvictionForgetsTheRowsThatWereNotUsed) {
+  Begin({TableSpec(0, 0, kTableBuckets, {AdmitAlways(), EvictUnusedFor{absl::Minutes(10)}})});
+  const std::vector<int64_t> keys = Keys(100), used = {keys[3]};
+  const std::vector<float> initial = Pull(keys);
+  CommitRequest commit;
+  commit.fence = ps_->fence();
+  commit.entry = EntryId(1);
+  commit.tick = 100;
+  commit.parts = {Gradients(keys)};
+  ASSERT_TRUE(ps_->Done(ps_->Send(commit))->one().ok());
+  commit.entry = EntryId(2);
+  commit.tick = 105;
+  commit.parts = {Gradients(used)};
+  ASSERT_TRUE(ps_->Done(ps_->Send(commit))->one().ok());
+  const std::vector<float> before = Pull(keys);
+  const auto evict = [&](uint64_t entry, int64_t now, int64_t first, int64_t end) {
+    return ps_->CommitReason(entry, {Part(WriteOp::kEvict, Key(1), Tensor(), {now, first, end})});
+  };
+  EXPECT_EQ(evict(3, 109, 0, kTableBuckets), Reason::kNone);
+  EXPECT_EQ(Pull(keys), before);
+  EXPECT_EQ(evict(4, 110, 0, kTableBuckets / 2), Reason::kNone);
+  EXPECT_EQ(evict(5, 110, kTableBuckets / 2, kTableBuckets), Reason::kNone);
+  const std::vector<float> after = Pull(keys);
+  for (size_t i = 0; i < keys.size() * kWidth; ++i)
+    EXPECT_EQ(after[i], keys[i / kWidth] == used[0] ? before[i] : initial[i]) << i;
+}
+
+TEST_F(TableTest, ACheckpointHasTheRowsOfItsMomentAndAnyCutReadsThem) {
+  const TableOptions rules[] = {{AdmitAlways()},
+                                {AdmitAfter{2}},
+                                {AdmitAfter{2, 1 << 20}},
+                                {AdmitAlways(), EvictLeastRecent(), {}, 300}};
+  const DType dtypes[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
+  for (const TableOptions& rule : rules) {
+    for (uint64_t seed = 1; seed <= 6; ++seed) {
+      const DType dtype = dtypes[seed % 3];
+      SCOPED_TRACE(absl::StrCat("seed ", seed, ", rule ", &rule - rules, ", ", DTypeName(dtype)));
+      files_.checkpoints.clear();
+      ps_ = std::make_unique<Server>(seed, Options());
+      Begin({TableSpec(0, 0, kTableBuckets, rule, dtype)});
+      const std::vector<int64_t> keys = Keys(400), some = Keys(200);
+      uint64_t entry = 0;
+      for (int i = 0; i < 3; ++i)
+        ASSERT_EQ(ps_->CommitReason(++entry, {Gradients(some, 1.0f + i)}), Reason::kNone);
+      const std::vector<float> before = Pull(keys);
+      ASSERT_TRUE(SendSnapshot(kFirst, false)->one().ok());
+      std::vector<AnswersOf<CommitReply>> later;
+      for (int i = 0; i < 3; ++i) later.push_back(ps_->SendCommit(++entry, {Gradients(keys)}));
+      ASSERT_TRUE(ps_->Done(SendSnapshot(kFirst, true))->one().ok());
+      for (const auto& commit : later) EXPECT_TRUE(commit->one().ok());
+      EXPECT_NE(Pull(keys), before);
+      // One part, then three, then one again.
+      NextEpoch();
+      const std::vector<std::vector<int64_t>> cuts = {
+          {0, kTableBuckets}, {0, 1'000, 40'000, kTableBuckets}, {0, kTableBuckets}};
+      for (const std::vector<int64_t>& cut : cuts) {
+        std::vector<ShardSpec> specs;
+        for (size_t part = 0; part + 1 < cut.size(); ++part)
+          specs.push_back(TableSpec(static_cast<int>(part), cut[part], cut[part + 1], rule, dtype));
+        const auto loaded = ps_->Done(SendLoad(kFirst, specs));
+        ASSERT_TRUE(loaded->one().ok()) << loaded->one().status();
+        std::vector<float> read;
+        for (size_t part = 0; part + 1 < cut.size(); ++part) {
+          std::vector<int64_t> own;
+          for (const int64_t key : keys) {
+            const int64_t bucket = BucketOf(MixKey(key));
+            if (bucket >= cut[part] && bucket < cut[part + 1]) own.push_back(key);
+          }
+          for (const float value : Pull(own, static_cast<int>(part))) read.push_back(value);
+        }
+        EXPECT_EQ(read, before);
+        NextEpoch();
+      }
+    }
+  }
 }
 
 }  // namespace

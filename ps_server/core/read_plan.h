@@ -13,10 +13,11 @@
 #include "protocol/messages.h"
 #include "ps_server/core/block_work.h"
 #include "ps_server/core/shard.h"
+#include "ps_server/core/table/table_shard.h"
 
 namespace divvy {
 
-// Copies blocks out, each under its lock. A commit may be applied between two blocks. The plan
+// Copies or lends blocks, each under its lock. A commit may be applied between two blocks. The plan
 // holds its shards, so a deletion meanwhile does no harm.
 class ReadPlan {
  public:
@@ -32,10 +33,14 @@ class ReadPlan {
                                        int64_t most_bytes);
   // Plans the pull. Errors as Bytes. Also kInvalid: a row is out of range. ResourceExhausted
   // without a Reason: no memory for the values, or no room in `target`. `target` is used only
-  // within the call; null: the plan allocates memory.
+  // within the call; null: the plan allocates memory. Keys of a table must be unique, in its order
+  // and of its buckets, and a table is not read as a whole; else kInvalid.
+  //
+  // A whole shard of at least `least_lent` bytes that may be lent, and of which no single rows are
+  // written, is not copied: Part::lent borrows its blocks.
   static absl::StatusOr<ReadPlan> Make(std::vector<PullPart> parts, const ShardTable& shards,
                                        int64_t most_bytes, int64_t unit_bytes,
-                                       PullTarget* target = nullptr);
+                                       PullTarget* target = nullptr, int64_t least_lent = 0);
 
   const UnitList& units() const { return units_; }
   // Copies the blocks of one unit. REQUIRES: each unit is read once, in any order, on any thread.
@@ -44,24 +49,29 @@ class ReadPlan {
   struct Part {
     PullPart asked;
     std::shared_ptr<Shard> shard;
-    Tensor values;               // the values read; complete after all units
-    std::vector<int64_t> order;  // positions in the requested rows, sorted by row
-    char* to = nullptr;          // buffer of `values`
+    Tensor values;                          // the values read; complete after all units
+    std::shared_ptr<ScatteredTensor> lent;  // instead of `values`
+    std::vector<int64_t> order;             // positions in the requested rows, sorted by row
+    std::vector<TableKey> keys;             // of a table, instead of rows
+    char* to = nullptr;                     // buffer of `values`
   };
   std::vector<Part>& parts() { return parts_; }
 
  private:
   explicit ReadPlan(int64_t unit_bytes) : units_(unit_bytes) {}
-  absl::Status AddPart(PullPart asked, std::shared_ptr<Shard> shard, PullTarget* target);
+  absl::Status AddPart(PullPart asked, std::shared_ptr<Shard> shard, PullTarget* target,
+                       int64_t least_lent);
   void CutIntoBlocks(size_t index);
   // What is copied under one block's lock.
   struct Piece {
     size_t part = 0;
+    // Of a part that is lent, all blocks form one piece.
     int64_t block = 0;
     // For a part with rows: the positions order[begin] to order[end].
     size_t begin = 0, end = 0;
   };
   static void ReadBlock(const Part& part, const Piece& piece);
+  static void ReadKeys(const Part& part, const Piece& piece, TableSegment& segment);
 
   std::vector<Part> parts_;
   std::vector<Piece> pieces_;

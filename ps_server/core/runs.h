@@ -14,14 +14,18 @@
 #include "ps_server/core/frozen_shards.h"
 #include "ps_server/core/parameter_server_core.h"
 #include "ps_server/core/read_plan.h"
+#include "ps_server/core/table_files.h"
 
 namespace divvy {
 
 struct ParameterServerCore::CommitRun {
   CommitRequest request;  // without its parts, which are in the plan
   ResultCallback<CommitReply> done;
+  // ShardSet::table_version of the shards with which the plan was made.
+  uint64_t planned_with = 0;
   absl::StatusOr<CommitPlan> plan;
-  // The checkpoint that is being written; called before a block is changed. Null: none.
+  // The checkpoint that is being written; called before a block is changed (but not of a table,
+  // whose segments know it). Null: none.
   std::shared_ptr<FrozenShards> frozen;
 };
 
@@ -45,7 +49,13 @@ struct ParameterServerCore::CreateRun {
 
   ShardBatch batch;
   ResultCallback<LayoutReply> done;
-  std::vector<std::pair<Shard*, int64_t>> pieces;  // shard, block
+  struct Piece {
+    Shard* shard = nullptr;
+    int64_t block = 0;
+    // The block is a segment of a table that exists, and gets other options.
+    bool changes = false;
+  };
+  std::vector<Piece> pieces;
   UnitList units;
   Mutex mu;
   absl::Status error DIVVY_GUARDED_BY(mu);  // the first error of a block
@@ -58,6 +68,7 @@ struct ParameterServerCore::SnapshotRun {
       : request(std::move(request)), frozen(std::make_shared<FrozenShards>(shards, slice_bytes)) {}
   // Writes the next slice. The last one completes the file.
   absl::Status WriteNext(CheckpointFiles& files);
+  absl::Status Write(const ShardSlice& slice);
   bool finished() const { return next == frozen->slices().size() && part == nullptr; }
 
   const SnapshotRequest request;  // the request that began it
@@ -89,6 +100,8 @@ struct ParameterServerCore::LoadRun {
   ShardBatch batch;
   std::vector<ShardSlice> slices;
   std::unique_ptr<CheckpointValues> values;
+  // Of the table that is being read.
+  std::unique_ptr<TableReader> table;
   size_t next = 0;
   int64_t read_bytes = 0;
   // Under the core's lock.

@@ -24,7 +24,9 @@ ShardBatch::ShardBatch(CreateShardsRequest wanted) : request(std::move(wanted)) 
 }
 
 ShardSet::ShardSet(int64_t memory_limit_bytes, int64_t block_bytes)
-    : memory_limit_bytes_(memory_limit_bytes), block_bytes_(block_bytes) {}
+    : memory_limit_bytes_(memory_limit_bytes),
+      block_bytes_(block_bytes),
+      table_memory_(std::make_shared<TableMemory>(memory_limit_bytes)) {}
 
 bool ShardSet::IsMaking(const std::vector<ShardSpec>& specs) const {
   return std::any_of(specs.begin(), specs.end(),
@@ -35,23 +37,32 @@ absl::Status ShardSet::Begin(ShardBatch& batch) {
   for (const ShardSpec& spec : batch.request.shards) RETURN_IF_ERROR(AddToBatch(spec, batch));
   RETURN_IF_ERROR(MakeShards(batch));
   for (const auto& [key, shard] : batch.fresh) makers_[key] = &batch;
+  for (const auto& [shard, options] : batch.changed) makers_[shard->spec().key] = &batch;
   bytes_being_made_ += batch.bytes;
+  TellTables();
   return absl::OkStatus();
 }
 
 absl::Status ShardSet::AddToBatch(const ShardSpec& spec, ShardBatch& batch) const {
   if (const auto known = table_->find(spec.key); known != table_->end()) {
-    return known->second->MadeFrom(spec, batch.request.job_seed)
-               ? absl::OkStatus()
-               : Invalid(spec, "it exists already, made from another spec");
+    const std::shared_ptr<Shard>& shard = known->second;
+    if (!shard->MadeFrom(spec, batch.request.job_seed))
+      return Invalid(spec, "it exists already, made from another spec");
+    if (shard->table() == nullptr || *spec.table == *shard->table()->options())
+      return absl::OkStatus();
+    if (const absl::Status valid = Validate(*spec.table); !valid.ok())
+      return Invalid(spec, valid.message());
+    batch.changed.emplace_back(shard, *spec.table);
+    return absl::OkStatus();
   }
   if (batch.specs.count(spec.key) > 0) return Invalid(spec, "it is named twice");
   if (spec.key.slot == 0 && deleted_.count(spec.key.variable) > 0)
     return Invalid(spec, "it was deleted, and ids are never used again");
   if (const absl::Status status = Shard::Check(spec, VariableOf(spec, batch)); !status.ok())
     return MakeError(Reason::kInvalid, status.message());
-  const int64_t bytes = spec.shape.num_elements() * DTypeSize(spec.dtype);
-  const int64_t free_bytes = memory_limit_bytes_ - bytes_ - bytes_being_made_ - batch.bytes;
+  // The rows of a table come later.
+  const int64_t bytes = spec.table ? 0 : spec.shape.num_elements() * DTypeSize(spec.dtype);
+  const int64_t free_bytes = memory_limit_bytes_ - this->bytes() - bytes_being_made_ - batch.bytes;
   if (bytes > free_bytes) {
     return MakeError(Reason::kMemoryLimit,
                      absl::StrCat(ShardText(spec), " takes ", bytes, " bytes, and ", free_bytes,
@@ -80,8 +91,8 @@ absl::Status ShardSet::MakeShards(ShardBatch& batch) const {
     const Shard* const variable =
         key.slot == 0 ? nullptr
                       : (batch.fresh.count(whole) > 0 ? batch.fresh : *table_).at(whole).get();
-    absl::StatusOr<std::shared_ptr<Shard>> made =
-        Shard::Create(*batch.specs.at(key), batch.request.job_seed, block_bytes_, variable);
+    absl::StatusOr<std::shared_ptr<Shard>> made = Shard::Create(
+        *batch.specs.at(key), batch.request.job_seed, block_bytes_, variable, table_memory_);
     if (!made.ok()) return MakeError(Reason::kMemoryLimit, made.status().message());
     shard = *std::move(made);
   }
@@ -89,24 +100,31 @@ absl::Status ShardSet::MakeShards(ShardBatch& batch) const {
 }
 
 absl::Status ShardSet::End(const ShardBatch& batch) {
+  // False: the shard has been deleted meanwhile.
+  const auto release = [&](ShardKey key) {
+    const auto found = makers_.find(key);
+    const bool is_own = found != makers_.end() && found->second == &batch;
+    if (is_own) makers_.erase(found);
+    return is_own;
+  };
   absl::Status status;
   for (const auto& [key, shard] : batch.fresh) {
-    const auto found = makers_.find(key);
-    if (found != makers_.end() && found->second == &batch)
-      makers_.erase(found);
-    else
+    if (!release(key))
       status.Update(MakeError(Reason::kInvalid, absl::StrCat(ShardText(shard->spec()),
                                                              " was deleted while it was made")));
   }
+  for (const auto& [shard, options] : batch.changed) release(shard->spec().key);
   bytes_being_made_ -= batch.bytes;
+  TellTables();
   return status;
 }
 
 void ShardSet::Install(const ShardBatch& batch) {
   auto table = std::make_shared<ShardTable>(*table_);
   table->insert(batch.fresh.begin(), batch.fresh.end());
-  table_ = std::move(table);
+  Swap(std::move(table));
   bytes_ += batch.bytes;
+  TellTables();
   RaiseLayout(batch.request.layout_version, batch.request.layout_hash);
 }
 
@@ -121,7 +139,7 @@ ShardSet::Table ShardSet::Delete(const DeleteShardsRequest& request) {
     table->erase(found);
   }
   RaiseLayout(request.layout_version, request.layout_hash);
-  return std::exchange(table_, std::move(table));
+  return Swap(std::move(table));
 }
 
 ShardSet::Table ShardSet::Clear() {
@@ -129,7 +147,17 @@ ShardSet::Table ShardSet::Clear() {
   deleted_.clear();
   bytes_ = 0;
   layout_version_ = layout_hash_ = 0;
-  return std::exchange(table_, std::make_shared<const ShardTable>());
+  return Swap(std::make_shared<const ShardTable>());
+}
+
+ShardSet::Table ShardSet::Swap(Table table) {
+  ++table_version_;
+  TellTables();
+  parts_of_tables_.clear();
+  for (const auto& [key, shard] : *table) {
+    if (shard->table() != nullptr) parts_of_tables_.push_back(shard);
+  }
+  return std::exchange(table_, std::move(table));
 }
 
 void ShardSet::SetLayout(uint64_t version, uint64_t hash) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -15,7 +16,7 @@
 
 namespace divvy {
 
-// Shards that one request creates. The caller may read `request`, `fresh` and `bytes`.
+// Shards that one request creates. The caller may read `request`, `fresh`, `changed` and `bytes`.
 struct ShardBatch {
   // Sorts the shards: a variable comes before its slots.
   explicit ShardBatch(CreateShardsRequest wanted);
@@ -25,7 +26,9 @@ struct ShardBatch {
   CreateShardsRequest request;
   std::map<ShardKey, const ShardSpec*> specs;  // the requested shards that do not exist yet
   ShardTable fresh;                            // the shards made from `specs`
-  int64_t bytes = 0;                           // memory of `fresh`
+  // Parts of tables that exist, with the other options that the request has for them.
+  std::vector<std::pair<std::shared_ptr<Shard>, TableOptions>> changed;
+  int64_t bytes = 0;  // memory of `fresh`
 };
 
 // A batch is begun, the caller computes or reads its values, and it is ended. Then it is installed
@@ -47,20 +50,25 @@ class ShardSet {
 
   // The complete shards. A table is swapped and never changed, so it may be read without the lock.
   const Table& table() const { return table_; }
+  // Those of them that are parts of dynamic tables.
+  const std::vector<std::shared_ptr<Shard>>& parts_of_tables() const { return parts_of_tables_; }
+  // Changes with every table.
+  uint64_t table_version() const { return table_version_; }
   uint64_t layout_version() const { return layout_version_; }
   uint64_t layout_hash() const { return layout_hash_; }
   // Memory of the shards in table(), and of those being made.
-  int64_t bytes() const { return bytes_; }
+  int64_t bytes() const { return bytes_ + table_memory_->bytes(); }
   int64_t bytes_being_made() const { return bytes_being_made_; }
 
-  // Whether one of these shards is being made.
+  // Whether one of these shards is being made, or a table of them takes other options.
   bool IsMaking(const std::vector<ShardSpec>& specs) const;
 
   // Allocates all shards of the batch that do not exist yet, or none. Errors have a Reason and name
   // the shard. kMemoryLimit: the shards do not fit. kInvalid: a shard exists and was made from
-  // another spec; it is named twice; its variable was deleted; or Shard::Check refuses it. After an
-  // error the batch is useless. REQUIRES: the batch was not begun before, and lives until End; none
-  // of its shards is being made.
+  // another spec (Shard::MadeFrom); it is named twice; its variable was deleted; or Shard::Check
+  // refuses it. After an error the batch is useless. What is in `changed` the caller changes.
+  // REQUIRES: the batch was not begun before, and lives until End; none of its shards is being
+  // made.
   absl::Status Begin(ShardBatch& batch);
   // The batch's shards are no longer being made. kInvalid, naming the shard: one was deleted
   // meanwhile. REQUIRES: the batch has begun.
@@ -87,8 +95,17 @@ class ShardSet {
   absl::Status MakeShards(ShardBatch& batch) const;
   void RaiseLayout(uint64_t version, uint64_t hash);
 
+  // Returns the former table.
+  Table Swap(Table table);
+
+  // Tells tables what is left for them.
+  void TellTables() { table_memory_->SetOthers(bytes_ + bytes_being_made_); }
+
   const int64_t memory_limit_bytes_, block_bytes_;
+  const std::shared_ptr<TableMemory> table_memory_;
   Table table_ = std::make_shared<const ShardTable>();
+  std::vector<std::shared_ptr<Shard>> parts_of_tables_;
+  uint64_t table_version_ = 1;
   uint64_t layout_version_ = 0, layout_hash_ = 0;
   // Variables deleted in this lineage. A late request must not create one of them again.
   std::set<VariableId> deleted_;

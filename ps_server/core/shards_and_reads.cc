@@ -25,8 +25,9 @@ void ParameterServerCore::EnterCreate(HeldCreate call) {
 }
 
 void ParameterServerCore::StartCreate(const std::shared_ptr<CreateRun>& run) {
+  for (const auto& [shard, options] : run->batch.changed) shard->table()->ChangeOptions(options);
   run->CutIntoUnits();
-  if (run->batch.fresh.empty()) return FinishCreate(*run);
+  if (run->pieces.empty()) return FinishCreate(*run);
   outbox_.Add([this, run] {
     RunUnits(
         executor_, weak_from_this(), run->units, options_.at_once_bytes,
@@ -42,8 +43,14 @@ void ParameterServerCore::CreateRun::CutIntoUnits() {
   for (const auto& [key, shard] : batch.fresh) {
     const Blocks& blocks = shard->blocks();
     for (int64_t block = 0; block < blocks.count(); ++block) {
-      pieces.emplace_back(shard.get(), block);
+      pieces.push_back({shard.get(), block});
       units.AddPiece((blocks.end_row(block) - blocks.first_row(block)) * shard->row_bytes());
+    }
+  }
+  for (const auto& [shard, options] : batch.changed) {
+    for (int64_t segment = 0; segment < shard->table()->segments(); ++segment) {
+      pieces.push_back({shard.get(), segment, /*changes=*/true});
+      units.AddPiece(shard->row_bytes());
     }
   }
 }
@@ -51,7 +58,12 @@ void ParameterServerCore::CreateRun::CutIntoUnits() {
 void ParameterServerCore::CreateRun::Initialize(int64_t unit) {
   const auto [begin, end] = units.pieces(unit);
   for (size_t i = begin; i < end; ++i) {
-    const absl::Status status = pieces[i].first->Initialize(pieces[i].second);
+    const Piece& piece = pieces[i];
+    if (piece.changes) {
+      piece.shard->table()->ChangeSegment(piece.block);
+      continue;
+    }
+    const absl::Status status = piece.shard->Initialize(piece.block);
     if (status.ok()) continue;
     MutexLock lock(mu);
     error.Update(status);
@@ -101,7 +113,7 @@ void ParameterServerCore::Call(PullRequest request, ResultCallback<PullReply> do
   }
   absl::StatusOr<ReadPlan> plan =
       ReadPlan::Make(std::move(request.parts), *shards, options_.max_pull_bytes,
-                     options_.block_bytes, request.target.get());
+                     options_.block_bytes, request.target.get(), options_.least_lent_bytes);
   std::shared_ptr<ReadRun> run;
   {
     CoreLock lock(mu_, outbox_);
@@ -110,6 +122,7 @@ void ParameterServerCore::Call(PullRequest request, ResultCallback<PullReply> do
           done, ReasonOf(plan.status()) == Reason::kNone ? plan.status() : Refusal(plan.status()));
     HitFailpoint(Failpoint::kPullBegun);
     run = std::make_shared<ReadRun>(ReadRun{request.fence, std::move(done), *std::move(plan), {}});
+    run->at_start.reserve(run->plan.parts().size());
     for (const ReadPlan::Part& part : run->plan.parts())
       run->at_start.push_back({part.shard->version, commits_.IsBeingWritten(part.asked.shard)});
   }
@@ -143,12 +156,13 @@ void ParameterServerCore::FinishRead(ReadRun& run) {
   const absl::Status status = CheckCall(run.fence, Ready());
   if (!status.ok()) return Answer(run.done, status);
   PullReply reply;
+  reply.parts.reserve(run.at_start.size());
   for (size_t i = 0; i < run.at_start.size(); ++i) {
     ReadPlan::Part& part = run.plan.parts()[i];
     const ReadRun::Seen& seen = run.at_start[i];
     const bool torn = seen.being_written || seen.version != part.shard->version ||
                       commits_.IsBeingWritten(part.asked.shard);
-    reply.parts.push_back({std::move(part.values), seen.version, torn});
+    reply.parts.push_back({std::move(part.values), seen.version, torn, std::move(part.lent)});
   }
   Answer(run.done, std::move(reply));
 }

@@ -5,12 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <map>
-#include <memory>
+#include <iterator>
+#include <list>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "protocol/ids.h"
 
 namespace divvy {
@@ -30,16 +31,30 @@ namespace divvy {
 template <typename Writer>
 class WriterQueues {
  public:
+  WriterQueues() = default;
+  WriterQueues(const WriterQueues&) = delete;
+  WriterQueues& operator=(const WriterQueues&) = delete;
+
   // REQUIRES: `shards` are distinct, and not empty.
   void Enter(const Writer& writer, const std::vector<ShardKey>& shards) {
-    const auto place = std::make_shared<Place>(Place{writer, 0});
-    for (const ShardKey shard : shards) {
-      std::deque<std::shared_ptr<Place>>& queue = queues_[shard];
-      place->waits_in += queue.empty() ? 0 : 1;
-      queue.push_back(place);
+    Place& place = places_.emplace_back();
+    place.self = std::prev(places_.end());
+    place.writer = writer;
+    place.stands.resize(shards.size());
+    for (size_t i = 0; i < shards.size(); ++i) {
+      Stand& stand = place.stands[i];
+      stand.place = &place;
+      Queue& queue = queues_[shards[i].packed()];
+      if (queue.last == nullptr) {
+        queue.first = &stand;
+      } else {
+        queue.last->next = &stand;
+        ++place.waits_in;
+      }
+      queue.last = &stand;
       ++steps_;
     }
-    if (place->waits_in == 0) ready_.push_back(writer);
+    if (place.waits_in == 0) ready_.push_back(writer);
   }
 
   // The next writer whose turn has come, in the order of their turns. Each writer is returned once.
@@ -54,32 +69,49 @@ class WriterQueues {
 
   // A writer has ended. REQUIRES: TakeReady has returned it, and `shards` are those of its Enter.
   void Leave(const std::vector<ShardKey>& shards) {
+    Place* left = nullptr;
     for (const ShardKey shard : shards) {
-      const auto queue = queues_.find(shard);
-      queue->second.pop_front();
+      const auto queue = queues_.find(shard.packed());
+      left = queue->second.first->place;
+      Stand* const next = queue->second.first->next;
       ++steps_;
-      if (queue->second.empty()) {
+      if (next == nullptr) {
         queues_.erase(queue);
-      } else if (Place& first = *queue->second.front(); --first.waits_in == 0) {
-        ready_.push_back(first.writer);
+        continue;
       }
+      queue->second.first = next;
+      if (--next->place->waits_in == 0) ready_.push_back(next->place->writer);
     }
+    places_.erase(left->self);
   }
 
   // The first writer in the queue of a shard; null: there is none.
   const Writer* First(ShardKey shard) const {
-    const auto queue = queues_.find(shard);
-    return queue == queues_.end() ? nullptr : &queue->second.front()->writer;
+    const auto queue = queues_.find(shard.packed());
+    return queue == queues_.end() ? nullptr : &queue->second.first->place->writer;
   }
   // Number of queue places entered and left since the beginning, as a measure of the work done.
   uint64_t steps() const { return steps_; }
 
  private:
+  struct Place;
+  // Where a writer stands in one queue.
+  struct Stand {
+    Place* place = nullptr;
+    Stand* next = nullptr;
+  };
   struct Place {
     Writer writer;
     size_t waits_in = 0;  // number of its queues in which another writer is first
+    std::vector<Stand> stands;
+    typename std::list<Place>::iterator self;
   };
-  std::map<ShardKey, std::deque<std::shared_ptr<Place>>> queues_;
+  struct Queue {
+    Stand *first = nullptr, *last = nullptr;
+  };
+  std::list<Place> places_;
+  // by ShardKey::packed; none is empty
+  absl::flat_hash_map<uint64_t, Queue> queues_;
   std::deque<Writer> ready_;
   uint64_t steps_ = 0;
 };

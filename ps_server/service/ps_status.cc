@@ -1,6 +1,7 @@
 #include "ps_server/service/ps_status.h"
 
 #include "base/version.h"
+#include "wire/messages.h"
 
 namespace divvy {
 namespace {
@@ -34,6 +35,11 @@ v1::TaskStatus PsTaskStatus(const ParameterServerOptions& options,
   ps.set_applied_seq(snapshot.applied_seq);
   ps.set_commits(static_cast<int32_t>(snapshot.running + snapshot.queued));
   ps.set_sessions(static_cast<int32_t>(snapshot.sessions.size()));
+  for (const auto& [name, stats] : snapshot.tables) {
+    v1::PsStatus::TablePart& table = *ps.add_tables();
+    table.set_name(name);
+    *table.mutable_stats() = wire::ToProto(stats);
+  }
   return status;
 }
 

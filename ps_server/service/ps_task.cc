@@ -10,9 +10,11 @@
 #include "base/process.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "protocol/error.h"
 #include "ps_server/checkpoint/bundle_files.h"
 #include "ps_server/service/build.h"
 #include "ps_server/service/ps_status.h"
+#include "ps_server/service/table_rows.h"
 #include "rpc/transport.h"
 #include "task/no_coordinator_note.h"
 
@@ -89,8 +91,27 @@ absl::Status PsTask::Listen() {
   options_.core.index = options_.task.index;
   options_.core.incarnation = Incarnation(EntropySeed());
   options_.core.cluster = TrainingCluster(options_.task.cluster);
-  ASSIGN_OR_RETURN(server_, TaskServer::Start(options_.task, {&service_}, &data_server_, status));
+  // gRPC counts the messages of a commit until the commit has been applied.
+  options_.task.rpc_memory_bytes += options_.commit_buffer_bytes;
+  const auto rows = [this](v1::GetTableRowsRequest request,
+                           ResultCallback<v1::GetTableRowsReply> done) {
+    FindRows(std::move(request), std::move(done));
+  };
+  ASSIGN_OR_RETURN(server_, TaskServer::Start(options_.task, {&service_}, &data_server_, status,
+                                              /*calls=*/std::nullopt, rows));
   return absl::OkStatus();
+}
+
+// All rows of a table may have to be looked at.
+void PsTask::FindRows(v1::GetTableRowsRequest request, ResultCallback<v1::GetTableRowsReply> done) {
+  const auto core = core_.Get();
+  if (core == nullptr)
+    return done(MakeError(Reason::kNotReady,
+                          "the parameter server is still starting: try again in a few seconds"));
+  executor_.PostBackground("table rows",
+                           [core, request = std::move(request), done = std::move(done)] {
+                             done(FindTableRows(*core, request));
+                           });
 }
 
 absl::Status PsTask::StartCore(OnExit on_exit) {

@@ -62,6 +62,7 @@ class PsTask {
   explicit PsTask(const PsTaskOptions& options);
   absl::Status Listen();
   absl::Status StartCore(OnExit on_exit);
+  void FindRows(v1::GetTableRowsRequest request, ResultCallback<v1::GetTableRowsReply> done);
 
   PsTaskOptions options_;
   ThreadPoolExecutor executor_;

@@ -91,6 +91,13 @@ const DataSource kUnlabelled("training_test/unlabelled", Unlabelled);
 const DataSource kNotLeased("training_test/not_leased", Unlabelled,
                             InputOptions{AutoShardPolicy::kOff});
 
+// The same, but the number of records is not known before one of the workers has come to the end,
+// as with files.
+absl::StatusOr<Dataset> OfUnknownSize(const InputContext&, int64_t n) {
+  return UnlabelledRecords(n).Filter([](const Nest&) { return true; });
+}
+const DataSource kOfUnknownSize("training_test/of_unknown_size", OfUnknownSize);
+
 double MeanSquare(int64_t n) { return static_cast<double>((n - 1) * (2 * n - 1)) / 6; }
 
 class TrainingTest : public ::testing::Test {
@@ -188,6 +195,20 @@ TEST_F(TrainingTest, PredictionsOfDataWithoutLabelsComeInOrderWhateverTheWorkers
       EXPECT_EQ(outputs->empty(), n == 0);
     }
     EXPECT_EQ(coordinator().step(), replicas == 1 ? 100 : 50) << "prediction is no training step";
+  }
+}
+
+// A worker comes to the end, while the chunks of the others still have positions before it.
+TEST_F(TrainingTest, PredictionsAreCompleteThoughOneWorkerFindsTheEndBeforeTheOthersDo) {
+  for (const auto& [workers, replicas] : {std::pair(2, 1), std::pair(4, 1), std::pair(3, 2)}) {
+    SCOPED_TRACE(absl::StrCat(workers, " workers of ", replicas));
+    Start(2, workers, replicas);
+    ASSERT_TRUE(trainer_->Fit(kRecords(70)).ok());
+    for (const int64_t n : {0, 700, 1400, 2800, 5600}) {
+      const auto outputs = trainer_->Predict(kOfUnknownSize(n));
+      ASSERT_TRUE(outputs.ok()) << outputs.status();
+      if (n > 0) ExpectPredictions(coordinator(), n, *outputs);
+    }
   }
 }
 
@@ -301,7 +322,7 @@ TEST_F(TrainingTest, EveryOptimizerLearnsThePlantedRuleWithItsSlotsOnSeveralServ
   for (const Optimizer& optimizer :
        {Optimizer(Sgd{1.0}), Optimizer(Momentum{0.2}), Optimizer(Adagrad{0.5}),
         Optimizer(RowwiseAdagrad{0.5}), Optimizer(amsgrad), Optimizer(centered),
-        Optimizer(Ftrl{0.5})}) {
+        Optimizer(Ftrl{0.5}), Optimizer(GroupFtrl{0.5, /*l21=*/1e-3f})}) {
     Start(3, 2, 1);
     FitOptions options;
     options.epochs = 3;

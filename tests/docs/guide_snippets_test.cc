@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/file_system.h"
 #include "base/status_macros.h"
 #include "divvy.h"
 #include "gmock/gmock.h"
@@ -299,6 +300,44 @@ absl::StatusOr<Dataset> Clicks(const InputContext& input, std::string files, boo
 const DataSource kClicks("clicks", Clicks);
 // guide: end
 
+// guide: text
+absl::StatusOr<Dataset> Ads(const InputContext& input, std::string files, std::string jobs_file) {
+  ASSIGN_OR_RETURN(const Vocabulary jobs, Vocabulary::Load(jobs_file));
+  const Dataset ads =
+      Dataset::Csv(files, {{"label"},
+                           CsvColumn::Text("job", jobs),
+                           CsvColumn::Text("city", TextKeys::Hashed("city", 10'000))});
+  return ads.MapBatches(Cross({"job", "city"}, 100'000)).Shuffle(100'000, input.seed).Batch(256);
+}
+const DataSource kAds("ads", Ads);
+
+// Once, before the job.
+absl::Status MakeJobs(const std::string& files, const std::string& jobs_file) {
+  MostFrequentOptions options;
+  options.feature = "job";
+  options.max_tokens = 10'000;
+  ASSIGN_OR_RETURN(
+      const Vocabulary jobs,
+      Vocabulary::MostFrequent(Dataset::Csv(files, {{"job", DType::kString}}), options));
+  return jobs.Save(jobs_file);
+}
+// guide: end
+
+TEST(GuideTest, TextBecomesKeys) {
+  const std::string ads = absl::StrCat(::testing::TempDir(), "/ads.csv");
+  const std::string jobs = absl::StrCat(::testing::TempDir(), "/jobs.txt");
+  const absl::string_view lines = "label,city,job\n1,Paris,cook\n0,Rome,smith\n1,Paris,cook\n";
+  ASSERT_TRUE(FileSystem::Real().ReplaceFile(ads, lines).ok());
+  ASSERT_TRUE(MakeJobs(ads, jobs).ok());
+  const absl::StatusOr<Dataset> dataset = Ads(InputContext(), ads, jobs);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  const auto batch = dataset->Iterate()->Next();
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_EQ((**batch).ToString(),
+            "{\"city\": int64 [3], \"job\": int64 [3], \"job_X_city\": int64 [3], \"label\": "
+            "float32 [3]}");
+}
+
 // guide: policies
 const DataSource kByFiles("clicks by files", Clicks, InputOptions{AutoShardPolicy::kFile});
 // Each worker reads everything, as in TensorFlow with parameter servers.
@@ -426,6 +465,32 @@ Var CategoryScores(GradientTape& tape, const Nest& batch) {
 }
 // guide: end
 
+// guide: dynamic_table
+const DynamicTable kVisitors("visitors", {.width = 8,
+                                          .optimizer = RowwiseAdagrad{0.05},
+                                          .admission = AdmitAfter{3},
+                                          .eviction = EvictUnusedFor{absl::Hours(24 * 30)}});
+
+Var VisitorScores(GradientTape& tape, const Nest& batch) {
+  Var visitor = tape.Lookup(kVisitors, batch["visitor"]);  // any int64, also negative ones
+  Var friends = tape.LookupSparse(kVisitors, batch["friends"], Combiner::kMean);
+  return ReduceSum(visitor * friends, -1);
+}
+// guide: end
+
+// guide: table_rows
+absl::StatusOr<std::string> TellOfVisitors(Coordinator& coordinator) {
+  ASSIGN_OR_RETURN(const Variable visitors, coordinator.strategy().FindVariable(kVisitors));
+  ASSIGN_OR_RETURN(const TableStats stats, visitors.Stats());
+  std::string text = absl::StrCat(stats.rows, " rows, ", stats.waiting, " keys wait");
+  ASSIGN_OR_RETURN(const std::vector<TableRow> rows, visitors.Find({17, -42}));
+  for (const TableRow& row : rows) {
+    if (row.exists) absl::StrAppend(&text, "; key ", row.key, ": ", row.count, " steps");
+  }
+  return text;
+}
+// guide: end
+
 // guide: embedding
 const VariableSpec kItems{"items", {100'000, 8}, RandomUniform{}, RowwiseAdagrad{0.05}};
 
@@ -504,6 +569,84 @@ TEST(GuideTest, GradientsMayComeFromElsewhere) {
 }
 
 }  // namespace own_gradients
+
+// ---- retrieval ----------------------------------------------------------------------------------
+
+namespace retrieval {
+
+// guide: two_towers
+constexpr int64_t kNumUsers = 40, kNumItems = 20;
+const Embedding kUsers("users", kNumUsers, 8, RowwiseAdagrad{0.3});
+const Embedding kItems("items", kNumItems, 8, RowwiseAdagrad{0.3});
+
+ModelOutput Forward(GradientTape& tape, const Nest& batch) {
+  // Training compares a user with the items of the batch, evaluation with all items.
+  const bool training = tape.mode() == GradientTape::Mode::kTraining;
+  Var users = kUsers(tape, batch["user"]),
+      items = kItems(tape, training ? Var(batch["item"]) : Range(kNumItems));
+  if (!training) {
+    Var scores = MatMul(users, items, Transpose::kNo, Transpose::kYes);
+    return {SoftmaxCrossEntropy(scores, batch["item"]),
+            TopKMetrics({5}, scores, batch["bought"], batch["seen"])};
+  }
+  InBatchSoftmaxOptions options;
+  options.item_ids = batch["item"];  // an equal item of another row is no wrong answer
+  options.log_q = batch["log_q"];    // the logarithm of the item's share of the data
+  return {InBatchSoftmax(users, items, options)};
+}
+const Model kTwoTowers("two towers", {kUsers, kItems}, Forward);
+// guide: end
+
+// Users like the five items of their group. One of them is held out.
+absl::StatusOr<Dataset> Visits(const InputContext& input, bool training) {
+  std::vector<int64_t> users, items, seen;
+  std::vector<int64_t> splits = {0};
+  for (int64_t user = 0; user < kNumUsers; ++user) {
+    const int64_t held_out = user / 4 % 5;
+    for (int64_t i = 0; i < 5; ++i) {
+      const int64_t item = 4 * i + user % 4;
+      if (training == (i == held_out)) {
+        if (!training) seen.push_back(item);
+        continue;
+      }
+      users.push_back(user);
+      items.push_back(item);
+    }
+    splits.push_back(static_cast<int64_t>(seen.size()));
+  }
+  const Tensor user = Tensor::Vector<int64_t>(users), item = Tensor::Vector<int64_t>(items);
+  if (training) {
+    const std::vector<float> log_q(users.size(), -std::log(20.0f));
+    return Dataset::FromTensorSlices(
+               {{"user", user}, {"item", item}, {"log_q", Tensor::Vector<float>(log_q)}})
+        .Shuffle(1000, input.seed)
+        .Batch(20);
+  }
+  std::vector<int64_t> one_each(kNumUsers + 1);
+  for (int64_t i = 0; i <= kNumUsers; ++i) one_each[i] = i;
+  const SparseIds bought{item, Tensor::Vector<int64_t>(one_each), {}};
+  return Dataset::FromTensorSlices(
+             {{"user", user},
+              {"item", item},
+              {"bought", bought},
+              {"seen",
+               SparseIds{Tensor::Vector<int64_t>(seen), Tensor::Vector<int64_t>(splits), {}}}})
+      .Batch(7);
+}
+const DataSource kVisits("visits of the guide", Visits);
+
+TEST(GuideTest, TwoTowersFindTheItemsThatWereHeldOut) {
+  const auto coordinator = *StartEmbedded();
+  FitOptions options;
+  options.epochs = 30;
+  options.validation = kVisits(false);
+  auto metrics = Trainer(*coordinator, kTwoTowers, Sgd{0.1}).Fit(kVisits(true), options);
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  EXPECT_GT((*metrics)["validation/recall@5"], 0.8);  // by chance 0.31
+  EXPECT_GT((*metrics)["validation/ndcg@5"], 0.7);
+}
+
+}  // namespace retrieval
 
 // ---- train/ -------------------------------------------------------------------------------------
 

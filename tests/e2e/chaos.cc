@@ -81,9 +81,11 @@ class Chaos {
     cluster.num_ps = options_.num_ps;
     cluster.num_workers = options_.num_workers + (options_.liar ? 1 : 0);
     cluster.proxied = !options_.only_kills;
-    // A counter is large enough for shared memory.
-    cluster.flags = {absl::StrCat("--stop_file=", stop_file_), "--round=100", "--elements=20000",
+    cluster.flags = {absl::StrCat("--stop_file=", stop_file_), "--round=100",
                      absl::StrCat("--counters=", 2 * options_.num_ps)};
+    // A counter is large enough for shared memory, and for a commit that is computed from its
+    // messages. Steps that read it borrow the servers' memory.
+    cluster.flags.insert(cluster.flags.end(), {"--elements=40000", "--reads"});
     if (HasCheckpoints()) {
       cluster.flags.insert(cluster.flags.end(), {"--state_dir=" + directory_.state(),
                                                  "--checkpoint_dir=" + directory_.checkpoints(),
@@ -96,6 +98,7 @@ class Chaos {
       cluster.flags.insert(cluster.flags.end(), {"--gpus=" + options_.gpus, "--on_gpus"});
     cluster.flags.push_back("--max_recoveries=1000000");  // many recoveries are no fault here
     if (options_.changes) cluster.flags.push_back("--changes");
+    if (options_.keys) cluster.flags.push_back("--keys");
     if (options_.liar)
       cluster.flags.push_back(absl::StrCat("--min_workers=", options_.num_workers));
     ASSIGN_OR_RETURN(cluster_, ProcessCluster::Make(std::move(cluster)));
@@ -456,12 +459,24 @@ class Chaos {
     };
     result_.adoptions = times("adopted what ");
     result_.not_adopted = times("is not adopted: ");
-    const std::string words = "counter = ";
+    if (options_.keys) {
+      result_.small_rows_gone = NumberAfter(said, "gone = ").value_or(-1);
+      result_.old_rows_gone = NumberAfter(said, " small, ").value_or(-1);
+    }
+    const std::optional<int64_t> steps = NumberAfter(said, "counter = ");
+    if (!steps) return Violation("the chief printed no \"counter = N\"");
+    result_.steps = *steps;
+    return absl::OkStatus();
+  }
+
+  // The number that follows the last occurrence of `words`.
+  static std::optional<int64_t> NumberAfter(const std::string& said, const std::string& words) {
     const size_t at = said.rfind(words), begin = at + words.size();
-    if (at != std::string::npos &&
-        absl::SimpleAtoi(said.substr(begin, said.find('\n', begin) - begin), &result_.steps))
-      return absl::OkStatus();
-    return Violation("the chief printed no \"counter = N\"");
+    if (at == std::string::npos) return std::nullopt;
+    const size_t end = said.find_first_not_of("0123456789", begin);
+    int64_t number = 0;
+    if (!absl::SimpleAtoi(said.substr(begin, end - begin), &number)) return std::nullopt;
+    return number;
   }
 
   const ChaosOptions& options_;

@@ -39,6 +39,8 @@ struct ChaosResult {
   absl::Duration longest_gap;
   // The steps of the job, each counted once.
   int64_t steps = 0;
+  // Rows of dynamic tables that were gone at the end: small ones, and old ones.
+  int64_t small_rows_gone = 0, old_rows_gone = 0;
 
   int all_kills() const;
   int faults() const { return all_kills() + pauses + breaks + full_disks + resizes; }
@@ -57,6 +59,8 @@ struct ChaosOptions {
   // The program assigns and creates variables while its steps run, and one fault in six is a
   // resize.
   bool changes = false;
+  // The steps write to rows of dynamic tables, some of which go. Without `changes` and `records`.
+  bool keys = false;
   // Every task has a certificate.
   bool tls = false;
   // One more worker sends false messages (LyingWorker, hostile_peers.h). Requires `tls`.

@@ -25,6 +25,9 @@ ABSL_FLAG(std::string, gpus, "",
           "--gpus of the job; workers must then compute on GPUs; empty: the flag's default");
 ABSL_FLAG(int64_t, records, 0, "records that the steps read, each once in a pass; 0: no data");
 ABSL_FLAG(bool, changes, false, "assign and create variables while steps run, and resize the job");
+ABSL_FLAG(
+    bool, keys, false,
+    "write to rows of dynamic tables, which grow and forget; without --changes and --records");
 ABSL_FLAG(bool, tls, false, "give every task a certificate");
 ABSL_FLAG(bool, liar, false,
           "add a worker with a certificate of the job that sends false messages; implies --tls");
@@ -51,6 +54,7 @@ ChaosOptions OptionsFromFlags() {
   options.gpus = absl::GetFlag(FLAGS_gpus);
   options.records = absl::GetFlag(FLAGS_records);
   options.changes = absl::GetFlag(FLAGS_changes);
+  options.keys = absl::GetFlag(FLAGS_keys);
   options.liar = absl::GetFlag(FLAGS_liar);
   options.tls = absl::GetFlag(FLAGS_tls) || options.liar;
   options.divvyctl = absl::GetFlag(FLAGS_divvyctl);
@@ -80,6 +84,9 @@ int Main() {
     return Say("--changes needs steps that read no data: leave out --records"), exit_codes::kUsage;
   if (options.changes && options.num_ps < 2)
     return Say("--changes removes a parameter server: use --ps=2 or more"), exit_codes::kUsage;
+  if (options.keys && (options.changes || options.records > 0))
+    return Say("--keys has steps of its own: leave out --changes and --records"),
+           exit_codes::kUsage;
   Say(absl::StrCat(options.num_ps, " ps, ", options.num_workers, " workers, ",
                    absl::FormatDuration(options.time), ", faults of ",
                    absl::StrJoin(absl::GetFlag(FLAGS_roles), ", "), ", seed ", options.seed));
@@ -88,6 +95,9 @@ int Main() {
     return Say(absl::StrCat("seed ", options.seed, ": ", result.status().message())),
            Say("FAILED: 1 violation"), 1;
   Say(ToString(*result));
+  if (options.keys)
+    Say(absl::StrCat("every row of the tables is as the finished steps say; gone: ",
+                     result->small_rows_gone, " small rows, ", result->old_rows_gone, " old rows"));
   Say(absl::StrCat("PASSED: 0 violations; every counter is ", result->steps,
                    ", the number of scheduled steps"));
   return 0;

@@ -89,6 +89,13 @@ TEST(ChaosTest, AJobThatIsChangedAndResizedLeavesTheExactSumWhateverDies) {
   RunAndPrint(options);
 }
 
+TEST(ChaosTest, TheRowsOfTablesAreThoseThatTheFinishedStepsMakeWhateverDies) {
+  ChaosOptions options = ShortChaos();
+  options.keys = true;
+  const ChaosResult result = RunAndPrint(options);
+  EXPECT_GT(result.small_rows_gone, 0);
+}
+
 TEST(ChaosTest, TasksOfEveryRoleKilledStoppedAndCutOffReadEachRecordOnceInEveryPass) {
   ChaosOptions options = ShortChaos();
   options.records = 1000;

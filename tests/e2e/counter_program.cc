@@ -2,14 +2,20 @@
 // of every counter, and the counters lie on all parameter servers. To the counters of --descents it
 // adds 1 by a gradient of -1 and an optimizer. With --records the steps are those of passes over
 // data, and each record counts its visits. With --changes the program assigns and creates variables
-// while its steps run. At the end it prints "counter = N" if every element of every counter is N,
-// the number of scheduled steps, and if every record was visited once in each pass.
+// while its steps run. With --keys the steps have numbers, and write to rows of dynamic tables.
+// What each row must be follows from the steps that have finished, and some rows go. At the end the
+// program prints "counter = N" if every element of every counter is N, the number of scheduled
+// steps, and if every record was visited once in each pass.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -31,6 +37,7 @@ ABSL_FLAG(bool, in_parts, false,
           "(AutoShardPolicy::kAuto)");
 ABSL_FLAG(bool, late_step, false, "schedule a step that is constructed only then, and end");
 ABSL_FLAG(bool, changes, false, "assign and create variables while steps run");
+ABSL_FLAG(bool, keys, false, "each step writes to rows of dynamic tables, which grow and forget");
 ABSL_FLAG(int64_t, elements, 1, "elements of each counter");
 ABSL_FLAG(bool, reads, false, "each step reads every counter whole, and some of its rows");
 ABSL_FLAG(bool, on_gpus, false, "fail a step whose gradient is not computed on a GPU");
@@ -103,6 +110,122 @@ absl::Status AddOne(WorkerContext& worker) {
   return absl::OkStatus();
 }
 const Step kAddOne("counter/add_one", AddOne);
+
+// ---- keys of dynamic tables
+
+// A row begins with kFirst, and so reads a key without one. The second step that names a key makes
+// its row, and is the first that writes to it.
+constexpr float kFirst = 5;
+DynamicTable TableOf(std::string name, Eviction eviction) {
+  return DynamicTable(std::move(name), {.width = 1,
+                                        .initializer = Constant{kFirst},
+                                        .admission = AdmitAfter{2},
+                                        .eviction = eviction});
+}
+// Rows go that have become 0, and rows that no step has named for two minutes.
+DynamicTable Small() { return TableOf("keys/small", EvictBelowNorm{1}); }
+DynamicTable Old() { return TableOf("keys/old", EvictUnusedFor{absl::Minutes(2)}); }
+
+// Step i names the busy key i % kBusy, whose row stays in both tables.
+constexpr int64_t kBusy = 50;
+int64_t BusyKey(int64_t i) {
+  constexpr int64_t kCorners[] = {0, -1, std::numeric_limits<int64_t>::min(),
+                                  std::numeric_limits<int64_t>::max()};
+  const int64_t n = i % kBusy;
+  return n < 4 ? kCorners[n] : n << 40;
+}
+// Step i alone names this key, so it gets no row.
+int64_t LonelyKey(int64_t i) { return -1'000'000 - i; }
+// Steps 2 j and 2 j + 1 name key j. The later one of them makes a row that goes sooner or later.
+int64_t PassingKey(int64_t j) { return 1'000'000 + j; }
+
+absl::Status AddToKeys(WorkerContext& worker, const std::string& table, int64_t i, float passing) {
+  ASSIGN_OR_RETURN(const Variable rows, worker.strategy().FindVariable(table));
+  return rows.ScatterRows(
+      Variable::Scatter::kAdd,
+      {Tensor::Vector<int64_t>({BusyKey(i), LonelyKey(i), PassingKey(i / 2)}),
+       *Tensor::Copy<float>(Shape{3, 1}, {1, 1, passing}), IndexedSlices::kAnyId});
+}
+
+absl::Status NameKeys(WorkerContext& worker, int64_t i) {
+  RETURN_IF_ERROR(AddToKeys(worker, Small().name, i, -kFirst));
+  RETURN_IF_ERROR(AddToKeys(worker, Old().name, i, 1));
+  return AddOne(worker);
+}
+const Step kNameKeys("counter/name_keys", NameKeys);
+
+// What the rows of one table must be after steps [0, n), n even.
+class Keys {
+ public:
+  // `passing`: what the row of a passing key holds until it goes.
+  Keys(Variable table, float passing) : table_(std::move(table)), passing_(passing) {}
+
+  // Checks the busy keys, the latest of the others, and a sample of the earlier ones.
+  absl::Status Check(int64_t n) {
+    for (int64_t i = 0; i < std::min(kBusy, n); ++i) {
+      const int64_t named = (n - i + kBusy - 1) / kBusy;
+      RETURN_IF_ERROR(Expect(BusyKey(i), kFirst + static_cast<float>(named - 1)));
+    }
+    for (int64_t i = std::max<int64_t>(0, n - 100); i < n; ++i)
+      RETURN_IF_ERROR(Expect(LonelyKey(i), kFirst));
+    for (int64_t j = 0; j < n / 2; ++j) {
+      if (j % kSample == 0 || j > n / 2 - 100) RETURN_IF_ERROR(LookAtPassing(j));
+    }
+    return Compare();
+  }
+  absl::Status CheckAll(int64_t n) {
+    for (int64_t i = 0; i < n; ++i) {
+      RETURN_IF_ERROR(Expect(LonelyKey(i), kFirst));
+      if (i % 2 == 0) RETURN_IF_ERROR(LookAtPassing(i / 2));
+    }
+    RETURN_IF_ERROR(Compare());
+    return Check(n);
+  }
+  // Passing keys whose rows this life of the program has seen to be gone.
+  int64_t num_gone() const { return static_cast<int64_t>(gone_.size()); }
+
+ private:
+  static constexpr int64_t kSample = 64;
+  static constexpr size_t kAtOnce = 10'000;
+
+  absl::Status Expect(int64_t key, float value) {
+    wanted_.push_back({key, value, std::nullopt});
+    return wanted_.size() < kAtOnce ? absl::OkStatus() : Compare();
+  }
+  // A row that is gone does not come back, whatever is lost: an eviction counts as a step does.
+  absl::Status LookAtPassing(int64_t j) {
+    const bool is_gone = gone_.count(j) > 0;
+    wanted_.push_back({PassingKey(j), is_gone ? kFirst : passing_,
+                       is_gone ? std::nullopt : std::optional<int64_t>(j)});
+    return wanted_.size() < kAtOnce ? absl::OkStatus() : Compare();
+  }
+  absl::Status Compare() {
+    std::vector<int64_t> keys;
+    for (const Wanted& wanted : wanted_) keys.push_back(wanted.key);
+    ASSIGN_OR_RETURN(const Tensor rows, table_.Rows(Tensor::Vector<int64_t>(keys)));
+    ASSIGN_OR_RETURN(const absl::Span<const float> values, rows.values<float>());
+    for (size_t i = 0; i < keys.size(); ++i) {
+      const auto& [key, value, may_go] = wanted_[i];
+      if (may_go && values[i] == kFirst) gone_.insert(*may_go);
+      if (values[i] != value && !(may_go && values[i] == kFirst))
+        return absl::InternalError(absl::StrCat("the row of key ", key, " of ", table_.spec().name,
+                                                " is ", values[i], ", wanted ", value));
+    }
+    wanted_.clear();
+    return absl::OkStatus();
+  }
+
+  struct Wanted {
+    int64_t key = 0;
+    float value = 0;
+    // The passing key that may also have lost its row.
+    std::optional<int64_t> may_go;
+  };
+  const Variable table_;
+  const float passing_;
+  std::vector<Wanted> wanted_;
+  std::set<int64_t> gone_;
+};
 
 constexpr int64_t kBatch = 5;
 
@@ -253,6 +376,37 @@ absl::Status ScheduleLateStep(Coordinator& coordinator) {
   return coordinator.Schedule(late).status();
 }
 
+// The same by numbered steps, which name keys. Goes on until some rows have gone.
+absl::StatusOr<int64_t> CountKeys(Coordinator& coordinator) {
+  ASSIGN_OR_RETURN(const Variable small, CreateVariable(Small()));
+  ASSIGN_OR_RETURN(const Variable old, CreateVariable(Old()));
+  Keys small_keys(small, 0), old_keys(old, kFirst + 1);
+  RETURN_IF_ERROR(coordinator.RestoreLatest().status());
+  int64_t asked = 0;
+  if (!coordinator.program_state().empty() &&
+      !absl::SimpleAtoi(coordinator.program_state(), &asked))
+    return absl::InternalError("the program's state is no number");
+  while (asked < absl::GetFlag(FLAGS_steps) || !IsAskedToStop() || small_keys.num_gone() == 0) {
+    const int64_t end = asked + absl::GetFlag(FLAGS_round);
+    for (; asked < end; ++asked)
+      RETURN_IF_ERROR(coordinator.ScheduleOnce("keys", asked, kNameKeys, asked).status());
+    RETURN_IF_ERROR(coordinator.Join());
+    for (Keys* const keys : {&small_keys, &old_keys}) RETURN_IF_ERROR(keys->Check(asked));
+    EndRound(coordinator, asked);
+  }
+  for (Keys* const keys : {&small_keys, &old_keys}) RETURN_IF_ERROR(keys->CheckAll(asked));
+  std::printf("gone = %lld small, %lld old\n", static_cast<long long>(small_keys.num_gone()),
+              static_cast<long long>(old_keys.num_gone()));
+  if (coordinator.step() == asked) return asked;
+  return absl::InternalError(absl::StrCat(coordinator.step(), " steps, wanted ", asked));
+}
+
+// Counts in the way that the flags choose.
+absl::StatusOr<int64_t> CountAll(Coordinator& coordinator) {
+  if (absl::GetFlag(FLAGS_keys)) return CountKeys(coordinator);
+  return absl::GetFlag(FLAGS_records) > 0 ? CountPasses(coordinator) : Count(coordinator);
+}
+
 absl::Status Train(Coordinator& coordinator) {
   if (absl::GetFlag(FLAGS_late_step)) return ScheduleLateStep(coordinator);
   auto scope = coordinator.strategy().Scope();
@@ -271,7 +425,7 @@ absl::Status Train(Coordinator& coordinator) {
   }
   std::puts("counting");
   std::fflush(stdout);
-  ASSIGN_OR_RETURN(const int64_t steps, visits ? CountPasses(coordinator) : Count(coordinator));
+  ASSIGN_OR_RETURN(const int64_t steps, CountAll(coordinator));
   if (!descents.empty() && steps > kExactInFloat)
     return absl::OutOfRangeError(
         absl::StrCat("--descents count exactly only up to ", kExactInFloat, " steps"));

@@ -269,7 +269,10 @@ void HostileJob::NotePeak(TaskId task, HostileKind& kind) {
 }
 
 int64_t HostileJob::AllowedBytes(TaskId task) {
-  const int64_t budgets = kRpcBytes * 3 / 2 + (task.role == Role::kPs ? 2 * kBudgetBytes : 0);
+  const bool is_ps = task.role == Role::kPs;
+  // gRPC may hold a ps' commits beside what --rpc_memory_bytes allows.
+  const int64_t rpc_bytes = kRpcBytes + (is_ps ? kBudgetBytes : 0);
+  const int64_t budgets = rpc_bytes * 3 / 2 + (is_ps ? 2 * kBudgetBytes : 0);
   return resting_bytes_[ToString(task)] + budgets + kBeyondBudgets;
 }
 

@@ -1,5 +1,6 @@
 // A parameter server in virtual time, with any messages in any order. It does not crash, holds no
 // more memory than it may, answers each request once, and is idle in the end.
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,12 +13,14 @@
 #include "ps_server/checkpoint/bundle_files.h"
 #include "ps_server/core/parameter_server_core.h"
 #include "tests/fuzz/choices.h"
+#include "variables/table_keys.h"
 
 namespace divvy {
 namespace {
 
 constexpr int64_t kMemory = 1 << 20;
 constexpr Incarnation kOwn{7};
+constexpr int64_t kTableWidth = 3;
 
 class Run {
  public:
@@ -39,6 +42,7 @@ class Run {
   }
 
   void Play() {
+    if (choices_.Below(2) == 0) BeginJob();
     while (!choices_.done()) {
       Next();
       fuzz::Require(
@@ -51,6 +55,29 @@ class Run {
   }
 
  private:
+  // A job with a table, so that the other choices reach its rows.
+  void BeginJob() {
+    const Fence fence{JobId(1), Epoch(1), Incarnation(1), kCoordinatorSession, kOwn};
+    const auto send = [&](auto request) {
+      request.fence = fence;
+      core_->Call(request, fuzz::Once<ReplyTo<decltype(request)>>(open_));
+      executor_.RunFor(absl::Seconds(1));
+    };
+    send(PsAttachRequest());
+    LoadRequest load;
+    load.horizon.next = EntryId(1);
+    send(load);
+    CreateShardsRequest create;
+    create.layout_version = create.layout_hash = 1;
+    create.shards = {MakeTable()};
+    send(create);
+    SyncRequest sync;
+    sync.seq = 1;
+    sync.horizon.next = EntryId(1);
+    sync.sessions = {SessionId(1), SessionId(2)};
+    sync.workers = {0, 1};
+    send(sync);
+  }
   Fence MakeFence() {
     Fence fence;
     fence.job = choices_.Nearly(JobId(1));
@@ -85,6 +112,7 @@ class Run {
   }
   std::vector<ShardSpec> MakeSpecs() {
     std::vector<ShardSpec> specs;
+    if (choices_.Below(2) == 0) specs.push_back(MakeTable());
     for (uint64_t i = choices_.Below(4); i > 0; --i) {
       auto spec = choices_.Any<ShardSpec>();
       spec.key = Key();
@@ -96,6 +124,60 @@ class Run {
       specs.push_back(std::move(spec));
     }
     return specs;
+  }
+  // A part of the dynamic table "variable 5", as a rule a good one.
+  static constexpr VariableId kTable{5};
+  ShardSpec MakeTable() {
+    ShardSpec spec;
+    spec.key = {kTable, 0, 0};
+    spec.name = "table";
+    spec.first_row = choices_.Often() ? 0 : static_cast<int64_t>(choices_.Number());
+    spec.full_shape = {kTableBuckets, kTableWidth};
+    spec.shape = {choices_.Often() ? kTableBuckets : static_cast<int64_t>(choices_.Number()),
+                  kTableWidth};
+    spec.dtype = choices_.Often() ? DType::kFloat16 : MakeDType();
+    spec.optimizer = Adagrad{0.1};
+    spec.table = choices_.Often()
+                     ? TableOptions{AdmitAfter{1 + static_cast<int64_t>(choices_.Below(3))},
+                                    EvictUnusedFor{absl::Minutes(1)},
+                                    {},
+                                    static_cast<int64_t>(choices_.Below(200))}
+                     : choices_.Any<TableOptions>();
+    if (choices_.Below(4) == 0) spec.table->eviction = EvictBelowNorm{0.1f};
+    if (choices_.Below(4) == 0) spec.table->eviction = EvictLeastRecent();
+    if (!Validate(*spec.table).ok()) spec.table->eviction = EvictNever();
+    return spec;
+  }
+  // As a rule in the order in which a worker sends them.
+  Tensor MakeKeys() {
+    std::vector<int64_t> keys;
+    for (uint64_t i = choices_.Below(40); i > 0; --i)
+      keys.push_back(static_cast<int64_t>(choices_.Number()) - 100);
+    const auto before = [](int64_t a, int64_t b) { return KeyRank(a) < KeyRank(b); };
+    if (choices_.Often()) {
+      std::sort(keys.begin(), keys.end(), before);
+      keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+    }
+    return Tensor::Vector<int64_t>(keys);
+  }
+  CommitPart MakeTablePart() {
+    CommitPart part;
+    part.shard = {kTable, 0, 0};
+    if (choices_.Below(4) == 0) {
+      part.op = WriteOp::kEvict;
+      const auto now = static_cast<int64_t>(choices_.Number()),
+                 first = static_cast<int64_t>(choices_.Number());
+      part.rows = Tensor::Vector<int64_t>(
+          {now, first, choices_.Often() ? kTableBuckets : static_cast<int64_t>(choices_.Number())});
+      return part;
+    }
+    part.op = choices_.Often() ? WriteOp::kGradient : choices_.Any<CommitPart>().op;
+    part.rows = MakeKeys();
+    const int64_t width = choices_.Often() ? kTableWidth : static_cast<int64_t>(choices_.Below(6));
+    part.values = MakeTensor(choices_.Often() ? DType::kFloat32 : MakeDType(),
+                             {part.rows->shape().dim(0), width});
+    if (part.op == WriteOp::kGradient) part.optimizer = StepOf(Adagrad{0.1}, 0);
+    return part;
   }
   std::optional<Tensor> MakeRows() {
     if (choices_.Often()) return std::nullopt;
@@ -132,7 +214,12 @@ class Run {
   void SendCommit() {
     auto request = choices_.Any<CommitRequest>();
     request.entry = EntryId(choices_.Number());
+    request.tick = static_cast<uint32_t>(choices_.Number());
     for (CommitPart& part : request.parts) {
+      if (choices_.Below(2) == 0) {
+        part = MakeTablePart();
+        continue;
+      }
       part.shard = Key();
       if (!choices_.Often()) continue;
       part.rows = MakeRows();
@@ -144,7 +231,12 @@ class Run {
   }
   void SendPull() {
     PullRequest request;
-    for (uint64_t i = choices_.Below(4); i > 0; --i) request.parts.push_back({Key(), MakeRows()});
+    for (uint64_t i = choices_.Below(4); i > 0; --i) {
+      if (choices_.Below(3) == 0)
+        request.parts.push_back({{kTable, 0, 0}, MakeKeys()});
+      else
+        request.parts.push_back({Key(), MakeRows()});
+    }
     request.fence = MakeFence();
     fuzz::Require(core_->PullReplyBytes(request) >= 0, "a reply has a negative size");
     Send(std::move(request));

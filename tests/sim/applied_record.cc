@@ -1,6 +1,7 @@
 #include "tests/sim/applied_record.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "tests/sim/program_site.h"
@@ -9,7 +10,8 @@ namespace divvy::sim {
 
 void AppliedRecord::Applied(Incarnation ps, Epoch lineage, const CommitRequest& request) {
   Entry& entry = applied_[{ps, lineage}][request.entry];
-  ++entry.times;
+  ++commits_;
+  if (entry.times++ == 0) entry.since = commits_;
   entry.participants = request.participants;
 }
 
@@ -23,6 +25,24 @@ bool AppliedRecord::AllWhole(const std::vector<Incarnation>& servers, Epoch line
   }
   return std::all_of(missing.begin(), missing.end(),
                      [](const auto& entry) { return entry.second == 0; });
+}
+
+std::vector<EntryId> AppliedRecord::InOrder(const std::map<EntryId, std::set<int>>& applied,
+                                            Epoch lineage) const {
+  std::vector<std::pair<int64_t, EntryId>> order;
+  for (const auto& [id, where] : applied) {
+    int64_t first = std::numeric_limits<int64_t>::max();
+    for (const auto& [of, record] : applied_) {
+      const auto entry = record.find(id);
+      if (of.second == lineage && entry != record.end())
+        first = std::min(first, entry->second.since);
+    }
+    order.emplace_back(first, id);
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<EntryId> ids;
+  for (const auto& [first, id] : order) ids.push_back(id);
+  return ids;
 }
 
 std::string AppliedRecord::Contradiction(Incarnation ps,
@@ -40,6 +60,7 @@ std::string AppliedRecord::Contradiction(Incarnation ps,
 
 std::optional<int64_t> SerialOf(const CommitRequest& request) {
   if (request.kind != EntryKind::kWrite) return std::nullopt;
+  if (request.parts[0].op == WriteOp::kEvict) return kSerialOfEvictions;
   return (*request.parts[0].values.values<int64_t>())[0] / kWriteUnit;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +27,11 @@ class AppliedRecord {
   // parameter servers of the job in this lineage.
   bool AllWhole(const std::vector<Incarnation>& servers, Epoch lineage) const;
 
+  // The ids of `applied`, in the order in which any server applied them first. Entries that have
+  // not been answered yet come last.
+  std::vector<EntryId> InOrder(const std::map<EntryId, std::set<int>>& applied,
+                               Epoch lineage) const;
+
   // Describes what is wrong with a server's history of its lineage; empty if nothing is. The
   // history may hold a commit that has been applied and not answered yet.
   std::string Contradiction(Incarnation ps, const ParameterServerSnapshot& seen) const;
@@ -33,12 +39,17 @@ class AppliedRecord {
  private:
   struct Entry {
     int times = 0, participants = 0;
+    // The number of commits that all servers had applied before.
+    int64_t since = 0;
   };
+  int64_t commits_ = 0;
   // By server and lineage.
   std::map<std::pair<Incarnation, Epoch>, std::map<EntryId, Entry>> applied_;
 };
 
-// The serial that the program gave its direct write; nullopt if the commit is a step's.
+// The serial that the program gave its direct write; kSerialOfEvictions for an eviction, which is a
+// write of the coordinator itself; nullopt if the commit is a step's.
+constexpr int64_t kSerialOfEvictions = -1;
 std::optional<int64_t> SerialOf(const CommitRequest& request);
 
 }  // namespace divvy::sim

@@ -137,7 +137,9 @@ void Beside::CreateHuge() {
 }
 
 void Beside::SetScale() {
-  site_.core().SetLearningRateScale(site_.random().Chance(0.5) ? 1 : 0.5);
+  // The model of a table takes a learning rate of 1.
+  const bool halves = !site_.random().Chance(0.5) && !(config_.table && config_.table_gradients);
+  site_.core().SetLearningRateScale(halves ? 0.5 : 1);
   End();
 }
 

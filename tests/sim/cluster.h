@@ -5,6 +5,7 @@
 //   cluster_steps.cc    step functions: what they do, and what they check as they read
 //   cluster_program.cc  the program: rounds of steps, passes, writes, the end
 //   beside.h            the calls that the program makes while a round runs
+//   cluster_tables.cc   the dynamic table, and its evictions
 //   cluster_passes.cc   passes over data, and which positions they have visited
 //   cluster_readers.cc  steps that read two datasets by iterators that the program made
 //   loops.h             the program's other loops
@@ -14,7 +15,7 @@
 //   lying_worker.h      a worker that sends false messages
 //   lying_server.h      a parameter server that sends false answers
 //   cluster_judge.cc    the checks that need the whole cluster
-//   order_judge.h, applied_record.h   the checks that do not
+//   order_judge.h, applied_record.h, table_model.h   the checks that do not
 #ifndef DIVVY_TESTS_SIM_CLUSTER_H_
 #define DIVVY_TESTS_SIM_CLUSTER_H_
 
@@ -53,6 +54,7 @@
 #include "tests/sim/sim_files.h"
 #include "tests/sim/sim_network.h"
 #include "tests/sim/sim_store.h"
+#include "tests/sim/table_model.h"
 #include "worker/core/testing/scripted_step_runner.h"
 #include "worker/core/worker_core.h"
 
@@ -62,6 +64,7 @@ constexpr absl::Duration kLongestRecovery = absl::Seconds(110);  // 60 s of them
 constexpr absl::Duration kPatience = absl::Minutes(5), kDrainTimeout = absl::Seconds(25);
 
 constexpr char kCheckpoints[] = "/checkpoints";
+constexpr auto kNoValues = ParameterServerCore::Detail::kWithoutValues;
 
 inline std::string PsAddressOf(int index) { return absl::StrCat("ps/", index); }
 
@@ -230,6 +233,14 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   std::optional<CellChange> CellChangeOf(int64_t tag, EntryId step) const;
   static void StageCellChange(const CellChange& change, std::vector<script::Move>& moves);
   std::optional<int64_t> LateGradientOf(int64_t tag) const;
+  VariableSpec TableSpec() const;
+  TableModel NewTable() const;
+  // The keys of the table that a step writes to. They do not depend on the attempt.
+  std::vector<int64_t> TableKeysOf(int64_t tag) const;
+  // Reads some keys of the table, which makes no row, and writes to others.
+  void UseTable(int64_t tag, bool writes, std::vector<script::Move>& moves) const;
+  // The minute by which the step dates rows (Dispatch::tick).
+  uint32_t TickOf(const StepCall& call);
   static bool LateIsMomentum(int64_t tag) { return tag % 2 == 0; }  // else Adagrad
   std::vector<script::Move> Body(Process& process, const StepCall& call);
   using Floors = std::vector<std::vector<int64_t>>;
@@ -254,7 +265,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   static bool IsOfPass(const StepCall& call) {
     return call.function == "work" && !call.inputs.empty();
   }
-  script::Return Answer(const StepCall& call) const;
+  script::Return Answer(const StepCall& call, int64_t tick) const;
 
   // The program. It lives and dies with its coordinator. Mine() drops callbacks of an earlier life.
   template <typename Body>
@@ -268,6 +279,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
     world_.Post(Mine([this] { Act(); }));
   }
   void Act();
+  void BeginRound();
   void CreateNext();
   struct Declaration {
     VariableSpec spec;
@@ -286,6 +298,14 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   bool MustAdopt();
   void AdoptPass();
   int64_t AddUnreported(const std::map<EntryId, std::set<int>>& applied);
+  // A part of an eviction: buckets [first, end) at the minute `now`.
+  struct Eviction {
+    uint32_t now = 0;
+    int64_t first = 0, end = 0;
+    friend bool operator<(const Eviction& a, const Eviction& b) {
+      return std::tie(a.now, a.first, a.end) < std::tie(b.now, b.first, b.end);
+    }
+  };
   // An entry as the simulation saw it: a run of a step when it began, or a direct write when it was
   // sent.
   struct Ran {
@@ -294,6 +314,9 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
     int64_t serial = 0;  // not 0: the entry is a direct write
     int64_t ordinal = -1;
     int64_t positions = 0;  // of the pass, leased to the step
+    uint32_t tick = 0;      // of the step's first dispatch
+    // What an eviction names.
+    std::set<Eviction> evictions = {};
   };
   std::optional<Ran> RanAs(EntryId id);
   void ForgetRunsOfLaterEpochs();
@@ -327,6 +350,12 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   int64_t Tick() { return ++ticks_; }
   int64_t BegunAt(int64_t tag) const;
   void CheckCells(const Tensor& values);
+  void OnEviction(const CommitRequest& request);
+  void Evict(EntryId id, const Eviction& eviction);
+  void SettleEviction(const CoordinatorCore::Inspection& truth);
+  void TakeBackEviction(const std::map<EntryId, std::set<int>>& applied);
+  void CheckTable(const Tensor& values);
+  void CheckTableRows(int serving);
   void CheckBrought();
   void LoseWhatWasRead();
   void AddTo(Floors& values, const std::vector<Delta>& deltas) const;
@@ -380,6 +409,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
 
   void BeginModel() {
     model_ = Model();
+    if (config_.table) model_.table = NewTable();
     for (const Shape& shape : shapes_) model_.values.emplace_back(shape.num_elements(), 0);
   }
 
@@ -420,6 +450,15 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
     std::map<int64_t, std::set<int64_t>> assigned;
     int64_t adam_commits = 0, steps = 0;
     OrderJudge cells;
+    TableModel table;
+    // The evictions that `table` includes. An eviction comes to each server by itself.
+    std::map<EntryId, std::set<Eviction>> evictions;
+    // The newest of them, and the rows before it, until its end is known.
+    struct Undecided {
+      EntryId eviction;
+      TableModel before;
+    };
+    std::optional<Undecided> undecided;
     // The slots of the variable "late".
     double late_momentum = 0, late_adagrad = 0;
     // Variables that were created with values, and the serial of those values.
@@ -499,6 +538,12 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   int created_ = 0, rounds_done_ = 0, outstanding_ = 0;
   size_t passes_before_ = 0;  // passes that this life finished before the running one
   uint64_t next_token_ = 1;   // of a loop
+  // The minute of each step's newest dispatch.
+  std::map<EntryId, uint32_t> ticks_of_steps_;
+  // Grows when an eviction changes the model.
+  int64_t table_changes_ = 0;
+  // Draws the program's pauses.
+  Random pauses_{MixSeeds(config_.seed, 10)};
   // How many GPUs each entry has broken.
   std::map<std::pair<EntryId, Epoch>, int> devices_broken_by_;
   // Draws the times of faults off the grid, and when loops are stopped.

@@ -20,6 +20,7 @@ void Cluster::RememberPast() {
   const CoordinatorCore::Inspection truth = core_->Inspect();
   const CoordinatorSnapshot seen = core_->Snapshot();
   if (restoring_ && seen.adopted_steps) return;
+  SettleEviction(truth);
   Past past{model_, pending_writes_};
   if (model_.pass) past.model->pass->visited = Visited();
   const auto cut =
@@ -44,7 +45,8 @@ void Cluster::RememberLeftBehind(const StoredJob& stored, bool simple) {
 }
 
 void Cluster::OnCreateShards(const Node& ps, const CreateShardsRequest& request) {
-  const Epoch lineage = std::static_pointer_cast<ParameterServerCore>(ps.core)->Inspect().lineage;
+  const Epoch lineage =
+      std::static_pointer_cast<ParameterServerCore>(ps.core)->Inspect(kNoValues).lineage;
   CheckNames(request.fence.target, lineage, request.shards);
   uint64_t& told = told_layouts_[{request.fence.target, lineage}];
   told = std::max(told, request.layout_version);
@@ -92,7 +94,7 @@ bool Cluster::MustAdopt() {
     };
     const auto ps = std::find_if(processes_.begin(), processes_.end(), is_it);
     if (ps == processes_.end() || !(*ps)->node->executor->alive()) return false;
-    const ParameterServerSnapshot seen = (*ps)->ps->Inspect();
+    const ParameterServerSnapshot seen = (*ps)->ps->Inspect(kNoValues);
     if (seen.state != PsState::kFrozen || seen.lineage != left_behind_->lineage) return false;
     // A change of the layout was in flight.
     if (told_layouts_[{life, seen.lineage}] > left_behind_->layout_version) return false;
@@ -120,13 +122,15 @@ void Cluster::ForgetRunsOfLaterEpochs() {
 }
 
 void Cluster::OnCommit(const CommitRequest& request) {
-  if (const auto serial = SerialOf(request))
-    ran_[request.fence.job][{request.entry, request.fence.epoch}] = {0, 1, *serial};
+  const auto serial = SerialOf(request);
+  if (!serial) return;
+  ran_[request.fence.job][{request.entry, request.fence.epoch}].serial = *serial;
+  if (*serial == kSerialOfEvictions) OnEviction(request);
 }
 
 void Cluster::OnApplied(const Node& ps, const CommitRequest& request) {
   const ParameterServerSnapshot seen =
-      std::static_pointer_cast<ParameterServerCore>(ps.core)->Inspect();
+      std::static_pointer_cast<ParameterServerCore>(ps.core)->Inspect(kNoValues);
   applied_.Applied(request.fence.target, seen.lineage, request);
 }
 
@@ -135,7 +139,7 @@ std::map<EntryId, std::set<int>> Cluster::AppliedNow() {
   std::map<EntryId, std::set<int>> applied;
   for (int i = 0; i < static_cast<int>(core_->Inspect().ps.size()); ++i) {
     FindServingPs(i);
-    for (const auto& [id, times] : ps_[i]->ps->Inspect().history) applied[id].insert(i);
+    for (const auto& [id, times] : ps_[i]->ps->Inspect(kNoValues).history) applied[id].insert(i);
   }
   return applied;
 }
@@ -144,9 +148,12 @@ std::map<EntryId, std::set<int>> Cluster::AppliedNow() {
 // and writes count too. Returns their number.
 int64_t Cluster::AddUnreported(const std::map<EntryId, std::set<int>>& applied) {
   int64_t added = 0;
-  for (const auto& [id, where] : applied) {
+  TakeBackEviction(applied);
+  for (const EntryId id : applied_.InOrder(applied, inherited_lineage_)) {
     const std::optional<Ran> ran = RanAs(id);
-    if (ran && ran->serial == 0 && model_.reported.count(id) == 0) {
+    if (ran && ran->serial == kSerialOfEvictions) {
+      for (const Eviction& eviction : ran->evictions) Evict(id, eviction);
+    } else if (ran && ran->serial == 0 && model_.reported.count(id) == 0) {
       CountStep(*ran, /*attempt=*/1, id);
       if (ran->tag < 0 && model_.pass)
         model_.pass->visited.push_back({-1 - ran->tag, ran->positions});
@@ -219,7 +226,7 @@ std::vector<uint64_t> Cluster::AppliedSeqs() const {
   for (const Incarnation life : core_->Inspect().ps) {
     for (const auto& process : processes_) {
       if (process->ps != nullptr && process->incarnation == life)
-        seqs.push_back(process->ps->Inspect().applied_seq);
+        seqs.push_back(process->ps->Inspect(kNoValues).applied_seq);
     }
   }
   return seqs;
@@ -233,10 +240,13 @@ void Cluster::OnSnapshot(const Node& from, CheckpointId checkpoint) {
   cut = Cut();
   cut.by = from.core.get();
   cut.applied_seqs = AppliedSeqs();
-  if (from.core != core_) return;
+  // A zombie's program goes on, and the model does not follow it.
+  if (from.core != core_ || chief_down_) return;
+  model_.undecided.reset();  // nothing is in flight
   cut.model = model_;
   // If the store is lost, the life that loads this checkpoint gives the entry ids again.
   cut.model->reported.clear();
+  cut.model->evictions.clear();
   if (model_.pass) cut.model->pass->visited = Visited();
 }
 

@@ -21,7 +21,7 @@ void Cluster::CheckAlways() {
   };
   for (Process* ps : ps_) {
     if (ps == nullptr || !ps->node->executor->alive()) continue;
-    const ParameterServerSnapshot seen = ps->ps->Inspect();
+    const ParameterServerSnapshot seen = ps->ps->Inspect(kNoValues);
     for (const auto& [id, times] : seen.history) {
       if (times > 1)
         Violation("X1",
@@ -67,6 +67,7 @@ void Cluster::CheckAlways() {
     Violation("X7", absl::StrCat("the redo log has ", seen.redo_log_bytes, " bytes"));
   result_.rewinds += seen.recoveries - std::exchange(recoveries_, seen.recoveries);
   const CoordinatorCore::Inspection truth = core_->Inspect();
+  SettleEviction(truth);
   if (truth.unacknowledged > 1024) Violation("X7", "more than 1,024 unacknowledged messages");
   CheckRecovery();
   if (chief_down_) return;
@@ -116,7 +117,7 @@ bool Cluster::FindServingPs(int index) {
     if (process->ps == nullptr || process->index != index || process->incarnation != life) continue;
     if (!process->node->executor->alive()) return false;
     ps_[index] = process.get();
-    return process->ps->Inspect().lineage == lineage;
+    return process->ps->Inspect(kNoValues).lineage == lineage;
   }
   return false;
 }
@@ -169,6 +170,7 @@ void Cluster::CheckAtRest() {
                                          " holds a shard of a variable that could not be created"));
     }
   }
+  if (config_.table && JudgesReads()) CheckTableRows(serving);
   CheckPlaces();
 }
 

@@ -1,6 +1,7 @@
 #include "tests/sim/cluster.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -35,7 +36,7 @@ void Cluster::ApplyAssignment(int64_t tag, EntryId step) {
 // A value that none of our step functions returns was made up by the liar.
 void Cluster::Finished(const Nest& value) {
   if (config_.liar &&
-      (value.list() == nullptr || value.list()->size() != 5 || !value[0].tensor().ok())) {
+      (value.list() == nullptr || value.list()->size() != 6 || !value[0].tensor().ok())) {
     ++result_.falsely_done, ++model_.steps, ++model_.effects;
     return Trace("finished, as the liar says");
   }
@@ -45,7 +46,8 @@ void Cluster::Finished(const Nest& value) {
     ++result_.finished_reads;
   } else {
     ++result_.finished_steps;
-    CountStep({tag, static_cast<double>(number(3)) / 4, 0, number(4)},
+    CountStep({tag, static_cast<double>(number(3)) / 4, 0, number(4), 0,
+               static_cast<uint32_t>(number(5))},
               static_cast<uint32_t>(attempt), EntryId(static_cast<uint64_t>(number(2))));
   }
   Trace(absl::StrCat("finished step ", tag, " in attempt ", attempt));
@@ -60,6 +62,7 @@ void Cluster::CountStep(const Ran& ran, uint32_t attempt, EntryId step) {
   ApplyAssignment(ran.tag, step);
   if (const auto change = CellChangeOf(ran.tag, step))
     model_.cells.Finished({change->cell, change->op, BegunAt(ran.tag), Tick(), /*direct=*/false});
+  model_.table.Step(TableKeysOf(ran.tag), ran.tick);
   if (const auto late = LateGradientOf(ran.tag)) {
     if (LateIsMomentum(ran.tag)) {
       model_.late_momentum -= ran.learning_rate_scale * static_cast<double>(*late);
@@ -260,6 +263,15 @@ void Cluster::Act() {
   model_.told.emplace_back(model_.program_state, model_.effects);
   core_->SetProgramState(model_.program_state);
   if (rounds_done_++ >= config_.rounds) return EndProgram();
+  // Rows grow old, and a pass over the table goes on.
+  if (config_.Evicts() && now() < config_.fault_time && pauses_.Chance(0.7)) {
+    return After(absl::Milliseconds(static_cast<int64_t>(pauses_.Below(70'000))),
+                 [this] { BeginRound(); });
+  }
+  BeginRound();
+}
+
+void Cluster::BeginRound() {
   if (config_.readers && when_.Chance(0.25)) return ReadTwo();
   if (config_.loops && when_.Chance(0.4)) return RunLoops();
   switch (random_.Below(4)) {
@@ -278,6 +290,7 @@ std::vector<Cluster::Declaration> Cluster::Declarations() const {
   if (config_.assigning_steps)
     all.push_back({{"assigned", AssignedShape(), Zeros(), {}, DType::kInt64}});
   if (config_.cells) all.push_back({{kCellsName, {kCells}, Zeros(), {}, DType::kInt64}});
+  if (config_.table) all.push_back({TableSpec()});
   if (config_.slots_on_demand) {
     // Its gradients are small integers, which each format holds exactly.
     VariableSpec late{"late", {4}, Zeros()};
@@ -508,8 +521,12 @@ void Cluster::ReadAll() {
   for (int i = 0; i < config_.num_variables; ++i)
     reads.push_back({absl::StrCat("v", i), std::nullopt});
   if (config_.cells) reads.push_back({kCellsName, std::nullopt});
+  if (config_.table) reads.push_back({kTableName, Tensor::Vector<int64_t>(kTableKeys)});
   if (config_.assigning_steps) reads.push_back({"assigned", std::nullopt});
-  core_->Read(reads, Mine([this](const absl::StatusOr<std::vector<Tensor>>& values) {
+  // An eviction that is under way may come before the reads or after them.
+  const bool judges_table = config_.table && JudgesReads() && core_->Inspect().open.empty();
+  core_->Read(reads, Mine([this, judges_table, changes = table_changes_](
+                              const absl::StatusOr<std::vector<Tensor>>& values) {
                 if (!values.ok()) return OnRaised(values.status(), "Read");
                 for (int i = 0; i < config_.num_variables; ++i) {
                   // The writes of a re-run step on a ps may come from either attempt, so no value
@@ -524,6 +541,8 @@ void Cluster::ReadAll() {
                   }
                 }
                 if (config_.cells && JudgesReads()) CheckCells((*values)[config_.num_variables]);
+                if (judges_table && table_changes_ == changes)
+                  CheckTable((*values)[config_.num_variables + (config_.cells ? 1 : 0)]);
                 if (config_.assigning_steps && JudgesReads()) CheckAssigned(values->back());
                 CheckBrought();
               }));

@@ -302,8 +302,9 @@ std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) 
   const InputLease lease = IsOfPass(call) ? call.inputs[0] : InputLease{};
   const int64_t positions = ElementsAt(lease, *pass_elements_);
   const bool again = call.attempt > 1 || RanAs(call.step).has_value();
-  ran_[runner.job][{call.step, runner.epoch}] = {tag, call.learning_rate_scale, 0,
-                                                 call.ordinal.value_or(-1), positions};
+  const uint32_t tick = TickOf(call);
+  ran_[runner.job][{call.step, runner.epoch}] = {
+      tag, call.learning_rate_scale, 0, call.ordinal.value_or(-1), positions, tick};
   Random random(MixSeeds(MixSeeds(config_.seed, static_cast<uint64_t>(tag)), 1000 + call.attempt));
   std::vector<script::Move> moves;
   Trace(absl::StrCat(process.node->address, " runs step ", tag, call.ordinal ? "" : ", read-only"));
@@ -337,6 +338,7 @@ std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) 
   if (config_.assigning_steps)
     ReadAssigned(process, runner, call,
                  /*check=*/JudgesReads() && !of_the_past && !two_worlds && !lost_store_, moves);
+  if (config_.table) UseTable(tag, call.ordinal.has_value(), moves);
   const bool long_for_assign =
       config_.assign_in_steps && CellChangeOf(tag, call.step) && random.Chance(0.5);
   if (long_for_assign)
@@ -358,7 +360,7 @@ std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) 
     return moves.push_back(
                script::Fail{absl::InvalidArgumentError(absl::StrCat("step ", tag, " fails"))}),
            moves;
-  if (!call.ordinal) return moves.push_back(Answer(call)), moves;
+  if (!call.ordinal) return moves.push_back(Answer(call, tick)), moves;
   for (const Delta& delta : DeltasOf(tag, call.attempt)) {
     const Shape& shape = shapes_[delta.variable];
     StagedWrite write;
@@ -394,15 +396,18 @@ std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) 
   gradient.op = WriteOp::kGradient;
   gradient.value = *Tensor::Copy<float>(Shape{4}, {1, 2, 3, 4});
   moves.push_back(script::Stage{std::move(gradient)});
-  moves.push_back(Answer(call));
+  moves.push_back(Answer(call, tick));
   return moves;
 }
 
 // The result that the program receives, from the attempt that counted.
-script::Return Cluster::Answer(const StepCall& call) const {
-  const std::vector<int64_t> numbers = {
-      TagOf(call), static_cast<int64_t>(call.attempt), static_cast<int64_t>(call.step.value()),
-      static_cast<int64_t>(4 * call.learning_rate_scale), call.ordinal.value_or(-1)};
+script::Return Cluster::Answer(const StepCall& call, int64_t tick) const {
+  const std::vector<int64_t> numbers = {TagOf(call),
+                                        static_cast<int64_t>(call.attempt),
+                                        static_cast<int64_t>(call.step.value()),
+                                        static_cast<int64_t>(4 * call.learning_rate_scale),
+                                        call.ordinal.value_or(-1),
+                                        tick};
   return {[numbers](const script::Reads&) {
     Nest::List list;
     for (const int64_t number : numbers) list.push_back(Nest(number));

@@ -32,9 +32,13 @@ using divvy::sim::SimConfig;
 
 bool Set(SimConfig& config, const std::string& name, bool value) {
   if (name == "liar" && value) return divvy::sim::AddLiar(config), true;
+  if (name == "evictions" && value) return divvy::sim::AddEvictions(config), true;
   if (name == "lying_ps" && value) return divvy::sim::AddLyingPs(config), true;
   static const std::vector<std::pair<std::string, bool SimConfig::*>> fields = {
       {"cells", &SimConfig::cells},
+      {"table", &SimConfig::table},
+      {"table_gradients", &SimConfig::table_gradients},
+      {"evict_below_norm", &SimConfig::evict_below_norm},
       {"beside", &SimConfig::beside},
       {"slow_work", &SimConfig::slow_work},
       {"pause_ps", &SimConfig::pause_ps},

@@ -236,12 +236,33 @@ SimConfig WithRefusalsThatEndIt(uint64_t seed) {
 SimConfig WithLostDevices(uint64_t seed) {
   SimConfig config = Rough(seed);
   config.lose_devices = config.breaking_steps = true;
+  // Ten attempts of a step take half a minute.
+  config.fault_time = absl::Minutes(1);
   config.failing_steps = config.changing_steps = false;
   config.kill_workers = config.pause_workers = config.cut_links = config.replace_workers =
       config.drain = false;
   config.kill_coordinator = config.power_loss = false;
   config.fault_rate = 0.005;
   config.rounds = 6;
+  return config;
+}
+
+// A table whose rows go, and messages that come twice.
+SimConfig WithEvictions(uint64_t seed) {
+  SimConfig config = Rough(seed);
+  config.changing_steps = config.failing_steps = false;
+  config.duplicate = 0.1;
+  config.evict_unused = config.evict_below_norm = false;
+  config.fault_rate = 0.05;
+  AddEvictions(config);
+  return config;
+}
+
+// In addition servers are lost, so that evictions and steps are replayed.
+SimConfig WithEvictionsAndRewinds(uint64_t seed) {
+  SimConfig config = WithEvictions(seed);
+  config.kill_ps = config.restart_ps = config.replay = true;
+  config.redo_log_bytes = 256 << 20;
   return config;
 }
 
@@ -297,14 +318,40 @@ TEST(MutationTest, WithAllRulesInPlaceTheSeedsPass) {
           WithDeathsWhileLoading, WithPipelines, WithLostDevices, WithLiar, WithRefusals}) {
       const SimResult result = RunSimulation(config(seed));
       EXPECT_TRUE(result.violation.ok())
-          << "seed " << seed
-          << " of adoptions, ends, rows, cells, resizes, and deaths: " << result.violation;
+          << "seed " << seed << " of adoptions, ends, rows, cells, resizes, deaths: "
+          << result.violation;
+    }
+  }
+  // These run for minutes of virtual time, so a seed takes a second or more.
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    for (const auto config : {WithEvictions, WithEvictionsAndRewinds}) {
+      const SimResult result = RunSimulation(config(seed));
+      EXPECT_TRUE(result.violation.ok())
+          << "seed " << seed << " of evictions: " << result.violation;
     }
   }
 }
 
 TEST(MutationTest, APsThatDoesNotDedupeIsFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kDedupe), 0u);
+}
+TEST(MutationTest, ACommitThatWritesToWhatAPullHasBorrowedIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kLentBlocksDoNotChange), 0u);
+}
+TEST(MutationTest, APullThatMakesRowsIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kPullsMakeNoRows), 0u);
+}
+TEST(MutationTest, AnEvictionThatIsAppliedTwiceIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kEvictionsCountOnce, WithEvictions), 0u);
+}
+TEST(MutationTest, AnAttemptThatCountsIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kAttemptsDoNotCount, WithEvictions, "X22: "), 0u);
+}
+TEST(MutationTest, AnEvictionThatIsReplayedElsewhereAmongTheStepsIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kReplayKeepsOrder, WithEvictionsAndRewinds, "X22: "), 0u);
+}
+TEST(MutationTest, AnEvictionThatStepsCommitBesideIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kWritesHoldCommits, WithEvictions, "X22: "), 0u);
 }
 TEST(MutationTest, APsThatDoesNotCheckTheSessionIsFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kSessionCheck), 0u);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -26,13 +27,31 @@ struct Delta {
 // The variable "cells": one column of integers, a row of which is a cell.
 constexpr int64_t kCells = 4;
 constexpr char kCellsName[] = "cells";
+constexpr char kTableName[] = "table";
+// All keys that steps read. They write to all but the first.
+constexpr int64_t kTableKeys[] = {12'345,
+                                  0,
+                                  -1,
+                                  std::numeric_limits<int64_t>::min(),
+                                  std::numeric_limits<int64_t>::max(),
+                                  int64_t{1} << 40,
+                                  int64_t{3} << 40,
+                                  77,
+                                  100,
+                                  101,
+                                  102,
+                                  104,
+                                  -106,
+                                  -108,
+                                  110,
+                                  112};
 
 // A variable that the program asks to be placed with the first shard of another one.
 constexpr char kNear[] = "near", kNearTo[] = "v0";
 
 // A variable that is too large for every server, where memory is limited.
 constexpr char kHuge[] = "huge";
-constexpr int64_t kTightMemory = 1 << 20;
+constexpr int64_t kTightMemory = 4 << 20;
 
 // Every element of a direct write is serial * kWriteUnit, or a little more. So each commit shows
 // which write it belongs to.

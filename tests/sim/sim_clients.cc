@@ -38,6 +38,35 @@ void TellArrival(SimSite& site, const Node& at, const Request& request) {
   if constexpr (std::is_same_v<Request, CreateShardsRequest>) site.OnCreateShards(at, request);
 }
 
+// Checks that nothing changes of what pulls have borrowed of a ps' memory, while the answers are
+// under way.
+class Borrowed {
+ public:
+  void OnAnswer(const absl::StatusOr<PullReply>& reply) {
+    if (!reply.ok()) return;
+    for (const PullPartReply& part : reply->parts) {
+      if (part.lent != nullptr) seen_[part.lent] = *part.lent->Joined();
+    }
+  }
+  void OnArrival(SimSite& site, const std::string& line,
+                 const absl::StatusOr<PullReply>& reply) const {
+    if (!reply.ok()) return;
+    for (const PullPartReply& part : reply->parts) {
+      const auto seen = seen_.find(part.lent);
+      if (seen != seen_.end() && !BitwiseEqual(seen->second, *part.lent->Joined()))
+        site.Violation("X23", absl::StrCat(line, ": values that were lent have changed"));
+    }
+  }
+  // Other answers borrow nothing.
+  template <typename Reply>
+  void OnAnswer(const absl::StatusOr<Reply>&) {}
+  template <typename Reply>
+  void OnArrival(SimSite&, const std::string&, const absl::StatusOr<Reply>&) const {}
+
+ private:
+  std::map<std::weak_ptr<const ScatteredTensor>, Tensor, std::owner_less<>> seen_;
+};
+
 class SimPsClient : public Sends<SimPsClient, ParameterClient> {
  public:
   SimPsClient(SimSite& site, std::shared_ptr<Node> from, std::string to)
@@ -112,20 +141,28 @@ void SimPsClient::Send(Request request, ResultCallback<ReplyTo<Request>> done) {
   const std::string line = absl::StrCat(from_->address, " -> ", to_, " ", RequestName<Request>());
   const absl::Duration deadline =
       std::is_same_v<Request, PullRequest> ? kStreamProgress : kUnaryDeadline;
+  const auto borrowed = std::make_shared<Borrowed>();
+  const auto arrived = [site = &site_, line, borrowed,
+                        done = std::move(done)](absl::StatusOr<Reply> reply) {
+    borrowed->OnArrival(*site, line, reply);
+    done(std::move(reply));
+  };
   site_.network().Call<Reply>(
       from_, to_, deadline,
       // This client may be destroyed by then.
-      [site = &site_, request, line](Node& node, ResultCallback<Reply> answer) {
+      [site = &site_, request, line, borrowed](Node& node, ResultCallback<Reply> answer) {
         site->Trace(line);
         TellArrival(*site, node, request);
         if (!node.executor->alive()) return;  // killed by the observer
         const auto core = std::static_pointer_cast<ParameterServerCore>(node.core);
-        core->Call(request, [site, line, answer, request, at = &node](absl::StatusOr<Reply> reply) {
+        core->Call(request, [site, line, answer, request, borrowed,
+                             at = &node](absl::StatusOr<Reply> reply) {
           if (!reply.ok()) site->Trace(absl::StrCat(line, ": ", reply.status().message()));
+          borrowed->OnAnswer(reply);
           AnswerFrom(*at, request, reply, answer);
         });
       },
-      Opened<Reply>(std::move(done)));
+      Opened<Reply>(arrived));
 }
 
 void SimPsClient::Send(CommitRequest request, ResultCallback<CommitReply> done) {
@@ -146,7 +183,9 @@ void SimPsClient::Send(CommitRequest request, ResultCallback<CommitReply> done) 
         // Sync waits for that.)
         const SessionId session = request.fence.session;
         const std::vector<SessionId> sessions =
-            std::static_pointer_cast<ParameterServerCore>(node.core)->Inspect().sessions;
+            std::static_pointer_cast<ParameterServerCore>(node.core)
+                ->Inspect(ParameterServerCore::Detail::kWithoutValues)
+                .sessions;
         const bool fenced = session != kCoordinatorSession &&
                             std::count(sessions.begin(), sessions.end(), session) == 0;
         site->OnCommit(request);

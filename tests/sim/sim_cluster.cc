@@ -41,6 +41,7 @@ void Cluster::StartPs(int index, const std::string& address) {
   // of a transfer is handled at once, as a live server does with small shards.
   options.block_bytes = 16;
   if (Random(MixSeeds(config_.seed, 8001)).Chance(0.75)) options.at_once_bytes = 0;
+  if (Random(MixSeeds(config_.seed, 8002)).Chance(0.75)) options.least_lent_bytes = 0;
   Process* const raw = process.get();
   process->ps =
       *ParameterServerCore::Start(options, *process->node->executor, process->coordinator,

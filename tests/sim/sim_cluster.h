@@ -29,8 +29,14 @@
 //   X18  The same seed gives the same trace.
 //   X19  Where the coordinator was given the number of replicas, no step runs on a worker with
 //        another number, and no worker with that number is refused for it.
+//   X20  A read at rest shows every finished step that named a key of a table since its row began.
 //   X21  If a coordinator was killed and nothing else was lost, its successor adopts what the
 //        servers hold.
+//   X22  At rest, the rows of a table, with counts and minutes, are those of its one history, run
+//        entry by entry: of the finished steps, and of the evictions at their places among them.
+//        So they are the same for any number of parameter servers.
+//   X23  Nothing changes of the memory that an answer to a pull has borrowed.
+//   X24  The values and the slots of a table have one set of keys.
 // A job without checkpoints is checked for X7 and X16 only as far as they apply to it.
 //
 // The coordinator is one of the processes that die, drain, and are started again with their store
@@ -125,6 +131,19 @@ struct SimConfig {
   bool assigning_steps = false;
   // Steps also change rows of integers by operations that do not commute.
   bool cells = false;
+  // Steps add to rows of a dynamic table, and read keys that have none.
+  bool table = false;
+  // With `table`: a key gets its row from so many steps that name it, counted exactly or by a
+  // filter.
+  int64_t admit_after = 1;
+  bool admit_by_filter = false;
+  // Steps write to the table by gradients, so its rows have slots.
+  bool table_gradients = false;
+  // Rows go: those that no step has named for so many minutes (0: none), or those with small
+  // values. AddEvictions sets what they need beside.
+  int evict_unused = 0;
+  bool evict_below_norm = false;
+  bool Evicts() const { return table && (evict_unused > 0 || evict_below_norm); }
   // The probability that a step does so.
   double cell_rate = 0.3;
   // The largest number of steps that the program schedules at a time.
@@ -197,6 +216,9 @@ struct SimConfig {
   int64_t kill_at_hit = 1;
 };
 
+// Adds evictions of rows, which take minutes: a longer program, with faults less often. Draws the
+// rule if neither evict_unused nor evict_below_norm is set.
+void AddEvictions(SimConfig& config);
 // Add a lying worker, or a lying parameter server, and turn off what cannot be judged beside it.
 void AddLiar(SimConfig& config);
 void AddLyingPs(SimConfig& config);
@@ -227,6 +249,8 @@ struct SimResult {
   int64_t beside_commits = 0;
   // Steps whose first pull was sent before they began, as far as seen. Each step counts once.
   int64_t pulled_ahead = 0;
+  // Rows of the table that evictions removed, and rows that were compared with the model.
+  int64_t rows_evicted = 0, rows_judged = 0;
   int64_t checkpoints = 0, restores = 0, power_losses = 0;
   int64_t resizes = 0;
   int64_t read_two = 0;  // pairs of datasets that were read to the end

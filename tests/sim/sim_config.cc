@@ -51,6 +51,15 @@ void DrawMore(SimConfig& config) {
   config.reads_fail = config.disk_faults && random.Chance(0.5);
 }
 
+void DrawTable(SimConfig& config) {
+  Random random(MixSeeds(config.seed, 52));
+  config.table = random.Chance(0.4);
+  config.admit_after = 1 + static_cast<int64_t>(random.Below(3));
+  config.admit_by_filter = random.Chance(0.3);
+  config.table_gradients = random.Chance(0.5);
+  if (config.table && random.Chance(0.4)) AddEvictions(config);
+}
+
 // How the gradients of "late" travel.
 void DrawWire(SimConfig& config) {
   Random random(MixSeeds(config.seed, 51));
@@ -76,6 +85,18 @@ void DrawLiar(SimConfig& config) {
 }
 
 }  // namespace
+
+void AddEvictions(SimConfig& config) {
+  Random random(MixSeeds(config.seed, 53));
+  config.table = true;
+  if (!config.Evicts()) {
+    config.evict_below_norm = random.Chance(0.4);
+    config.evict_unused = config.evict_below_norm ? 0 : 1 + static_cast<int>(random.Below(2));
+  }
+  config.rounds += 6;
+  config.fault_time = absl::Minutes(5);
+  config.fault_rate /= 8;
+}
 
 // A false report that a step has finished is accepted. A later life that asks the servers finds
 // that it was not applied. So with `liar_says_done` no state is loaded or replayed. With
@@ -165,6 +186,7 @@ SimConfig ConfigOf(uint64_t seed) {
   DrawMore(config);
   DrawDevices(config);
   DrawWire(config);
+  DrawTable(config);
   DrawLiar(config);
   return config;
 }

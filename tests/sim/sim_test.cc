@@ -264,6 +264,69 @@ TEST(SimLiarTest, AParameterServerThatAnswersWhatItLikesEndsTheJobByNameAndTheNe
   EXPECT_GT(ended, 20);
 }
 
+// Rows of the table go and come back. Each kind of loss has its own seeds.
+struct Evictions {
+  int64_t evicted = 0, judged = 0, rewinds = 0, adoptions = 0, restores = 0, resizes = 0;
+};
+
+Evictions RunEvictions(SimConfig config, int seeds) {
+  Evictions totals;
+  for (int seed = 1; seed <= seeds; ++seed) {
+    config.seed = static_cast<uint64_t>(seed);
+    SimConfig each = config;
+    each.admit_after = 1 + seed % 3;
+    each.admit_by_filter = seed % 4 == 0;
+    each.table_gradients = seed % 2 == 0;
+    AddEvictions(each);
+    const SimResult result = RunSimulation(each);
+    EXPECT_TRUE(result.violation.ok()) << "seed " << seed << ": " << result.violation;
+    totals.evicted += result.rows_evicted, totals.judged += result.rows_judged;
+    totals.rewinds += result.rewinds, totals.adoptions += result.adoptions;
+    totals.restores += result.restores, totals.resizes += result.resizes;
+  }
+  std::cout << totals.evicted << " rows evicted, " << totals.judged << " judged, " << totals.rewinds
+            << " rewinds, " << totals.adoptions << " adoptions, " << totals.restores
+            << " restores, " << totals.resizes << " resizes\n";
+  return totals;
+}
+
+TEST(SimTableTest, RowsThatNoStepNamesGoAndComeBackWithNewCounts) {
+  SimConfig config = Calm(1);
+  const Evictions totals = RunEvictions(config, 10);
+  EXPECT_GT(totals.evicted, 50);
+  EXPECT_GT(totals.judged, 500);
+}
+
+TEST(SimTableTest, EvictionsAreReplayedAtTheirPlaces) {
+  SimConfig config = Calm(1);
+  config.kill_ps = config.restart_ps = config.kill_workers = true;
+  config.fault_rate = 0.02;
+  const Evictions totals = RunEvictions(config, 20);
+  EXPECT_GT(totals.evicted, 20);
+  EXPECT_GT(totals.rewinds, 20);
+}
+
+TEST(SimTableTest, ACheckpointHasTheRowsAndAnyNumberOfServersTakesThem) {
+  SimConfig config = Calm(1);
+  config.kill_ps = config.restart_ps = config.checkpoints = config.resize = true;
+  config.fault_rate = 0.1;
+  const Evictions totals = RunEvictions(config, 15);
+  EXPECT_GT(totals.evicted, 50);
+  EXPECT_GT(totals.resizes, 15);
+}
+
+TEST(SimTableTest, ACoordinatorAdoptsTheRowsAndTheEvictionsOfTheOneBefore) {
+  SimConfig config = Calm(1);
+  config.kill_coordinator = config.restore = config.checkpoints = true;
+  config.kill_ps = config.restart_ps = config.drain = true;
+  // Few: each life of a coordinator loses a part of a minute.
+  config.fault_rate = 0.02;
+  const Evictions totals = RunEvictions(config, 15);
+  EXPECT_GT(totals.evicted, 20);
+  EXPECT_GT(totals.adoptions, 5);
+  EXPECT_GT(totals.restores, totals.adoptions);
+}
+
 struct Totals {
   int64_t coordinators = 0, drained = 0, refused = 0, finished = 0, rewinds = 0, restores = 0,
           resizes = 0, adoptions = 0, adoptions_in_pass = 0;

@@ -33,6 +33,7 @@
 #include "tools/ctl/socket_directory.h"
 #include "tools/ctl/state.h"
 #include "tools/ctl/status.h"
+#include "tools/ctl/table.h"
 #include "tools/launch/launch.h"
 #include "wire/text.h"
 
@@ -41,15 +42,22 @@ ABSL_FLAG(std::optional<int>, ps, std::nullopt,
           "number of parameter servers. Required by resize; 2 for the other commands");
 ABSL_FLAG(int, workers, 2, "number of workers");
 ABSL_FLAG(std::string, format, "",
-          "status: table (default), or json (one object per line). checkpoint export: safetensors "
-          "(default), or bundle");
+          "status, table: table (default), or json (one object per line). checkpoint export: "
+          "safetensors (default), or bundle");
 ABSL_FLAG(
     std::string, addr, "",
-    "status: host:port,...; health, checkpoint save, drain, resize: host:port. For a cluster "
+    "status, table: host:port,...; health, checkpoint save, drain, resize: host:port. For a "
+    "cluster "
     "of divvyctl launch: the unix:DIRECTORY that its first lines print. Default: the tasks of "
     "TF_CONFIG");
 ABSL_FLAG(absl::Duration, timeout, absl::Minutes(1),
-          "checkpoint save, drain, resize: how long to wait. The operation continues afterwards");
+          "checkpoint save, drain, resize: how long to wait. The operation continues afterwards. "
+          "table: how long to wait for each task");
+// table
+ABSL_FLAG(std::string, by, "count",
+          "table top: the order of the rows. count: how many steps named the key; norm: the "
+          "Euclidean norm of the values");
+ABSL_FLAG(int, limit, 10, "table top: how many rows");
 // checkpoint
 ABSL_FLAG(bool, no_slots, false, "checkpoint export: without the slots of optimizers");
 ABSL_FLAG(int64_t, max_shard_bytes, divvy::kMaxShardBytes,
@@ -236,18 +244,75 @@ int LaunchCommand(const std::vector<std::string>& args) {
   return Launch(options);
 }
 
-int StatusCommand(const std::vector<std::string>& args) {
-  if (!args.empty()) return Misuse("status takes flags only");
+namespace {
+
+// What to ask the tasks with, and how to print the answers. False: `exit_code` is why not.
+bool FillIn(absl::string_view command, StatusOptions& options, int& exit_code) {
   const std::string format = absl::GetFlag(FLAGS_format);
-  if (!format.empty() && format != "table" && format != "json")
-    return Misuse(absl::StrCat("status: --format is \"", format, "\", wanted table or json"));
-  StatusOptions options;
-  if (const absl::Status found = FillInTasks(options); !found.ok()) return RefuseToStart(found);
+  if (!format.empty() && format != "table" && format != "json") {
+    exit_code =
+        Misuse(absl::StrCat(command, ": --format is \"", format, "\", wanted table or json"));
+    return false;
+  }
+  absl::Status problem = FillInTasks(options);
   auto credentials = Credentials();
-  if (!credentials.ok()) return RefuseToStart(credentials.status());
+  problem.Update(credentials.status());
+  if (!problem.ok()) {
+    exit_code = RefuseToStart(problem);
+    return false;
+  }
   options.credentials = *std::move(credentials);
   options.json = format == "json";
-  return ShowStatus(options);
+  return true;
+}
+
+absl::StatusOr<std::string> AskTables(const StatusOptions& options,
+                                      const std::vector<std::string>& args) {
+  const std::string verb = args[0];
+  if (verb == "list") return ListTables(options);
+  if (verb == "show") return ShowTable(options, args[1]);
+  if (verb == "find") {
+    ASSIGN_OR_RETURN(const std::vector<int64_t> keys, ParseKeys({args.begin() + 2, args.end()}));
+    return FindInTable(options, args[1], keys);
+  }
+  const TopBy by = absl::GetFlag(FLAGS_by) == "norm" ? TopBy::kNorm : TopBy::kCount;
+  return TopOfTable(options, args[1], by, absl::GetFlag(FLAGS_limit));
+}
+
+}  // namespace
+
+int StatusCommand(const std::vector<std::string>& args) {
+  if (!args.empty()) return Misuse("status takes flags only");
+  StatusOptions options;
+  int exit_code = EXIT_SUCCESS;
+  return FillIn("status", options, exit_code) ? ShowStatus(options) : exit_code;
+}
+
+int TableCommand(const std::vector<std::string>& args) {
+  const std::string verb = args.empty() ? "" : args[0];
+  const bool is_known = (verb == "list" && args.size() == 1) ||
+                        ((verb == "show" || verb == "top") && args.size() == 2) ||
+                        (verb == "find" && args.size() >= 3);
+  if (!is_known)
+    return Misuse(
+        "table: wanted list, show NAME, find NAME KEY..., or top NAME "
+        "--by=count|norm --limit=N");
+  if (const std::string by = absl::GetFlag(FLAGS_by); by != "count" && by != "norm")
+    return Misuse(absl::StrCat("table: --by is \"", by, "\", wanted count or norm"));
+  if (const int limit = absl::GetFlag(FLAGS_limit); limit < 1)
+    return Misuse(absl::StrCat("table: --limit is ", limit, ", wanted at least 1"));
+  StatusOptions options;
+  // All rows of a table may have to be looked at.
+  options.timeout = absl::GetFlag(FLAGS_timeout);
+  int exit_code = EXIT_SUCCESS;
+  if (!FillIn("table", options, exit_code)) return exit_code;
+  const absl::StatusOr<std::string> text = AskTables(options, args);
+  if (text.ok())
+    std::fputs(text->c_str(), stdout);
+  else
+    WriteStandardError(
+        absl::StrCat("divvyctl table: ", wire::Escaped(text.status().message()), "\n"));
+  return TableExitCode(text.status());
 }
 
 int ConfigCommand(const std::vector<std::string>& args) {

@@ -13,6 +13,7 @@ namespace divvy {
 // standard error, and returns the process' exit code (docs/operating/operations.md). Called once.
 int LaunchCommand(const std::vector<std::string>& args);
 int StatusCommand(const std::vector<std::string>& args);
+int TableCommand(const std::vector<std::string>& args);
 int ConfigCommand(const std::vector<std::string>& args);
 int CheckpointCommand(const std::vector<std::string>& args);
 int StateCommand(const std::vector<std::string>& args);

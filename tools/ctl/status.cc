@@ -8,64 +8,17 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "base/mutex.h"
 #include "cluster/config_json.h"
 #include "google/protobuf/util/json_util.h"
 #include "proto/divvy.grpc.pb.h"
-#include "rpc/channel.h"
-#include "rpc/status.h"
-#include "rpc/time.h"
+#include "tools/ctl/survey.h"
 #include "wire/text.h"
 
 namespace divvy {
 namespace {
 
-struct Answer {
-  std::string address;
-  grpc::ClientContext context;
-  v1::GetStatusRequest request;
-  v1::TaskStatus reply;
-  absl::Status status;
-};
-
-// Asks all tasks at once, and waits until each has answered or timed out.
-class Survey {
- public:
-  explicit Survey(const StatusOptions& options) {
-    const gpr_timespec deadline = GrpcDeadline(options.timeout);
-    for (const std::string& address : options.addresses) {
-      auto answer = std::make_unique<Answer>();
-      answer->address = address;
-      answer->context.set_deadline(deadline);
-      stubs_.push_back(v1::Admin::NewStub(MakeChannel(address, options.credentials)));
-      answers_.push_back(std::move(answer));
-    }
-  }
-
-  const std::vector<std::unique_ptr<Answer>>& Run() {
-    for (size_t i = 0; i < answers_.size(); ++i) Ask(*stubs_[i], *answers_[i]);
-    MutexLock lock(mu_);
-    changed_.Wait(mu_, [this]() DIVVY_REQUIRES(mu_) { return answered_ == answers_.size(); });
-    return answers_;
-  }
-
- private:
-  void Ask(v1::Admin::Stub& stub, Answer& answer) {
-    stub.async()->GetStatus(&answer.context, &answer.request, &answer.reply,
-                            [this, &answer](grpc::Status status) {
-                              answer.status = FromGrpc(status, answer.address);
-                              MutexLock lock(mu_);
-                              ++answered_;
-                              changed_.NotifyAll();
-                            });
-  }
-
-  std::vector<std::unique_ptr<v1::Admin::Stub>> stubs_;
-  std::vector<std::unique_ptr<Answer>> answers_;
-  Mutex mu_;
-  CondVar changed_;
-  size_t answered_ DIVVY_GUARDED_BY(mu_) = 0;
-};
+using StatusSurvey = Survey<v1::GetStatusRequest, v1::TaskStatus>;
+using Answer = StatusSurvey::Answer;
 
 std::string TaskName(const v1::TaskStatus& status) {
   switch (status.job()) {
@@ -106,6 +59,33 @@ std::string LiveStep(const v1::WorkerStatus& worker) {
              : worker.live_function();
 }
 
+// ", 1234 rows of 2 tables". Empty: there is no table.
+std::string RowsOfTables(const v1::PsStatus& ps) {
+  int64_t rows = 0;
+  for (const v1::PsStatus::TablePart& table : ps.tables()) rows += table.stats().rows();
+  if (ps.tables_size() == 0) return "";
+  return absl::StrCat(", ", rows, " rows of ", ps.tables_size(),
+                      ps.tables_size() == 1 ? " table" : " tables");
+}
+
+// One line for each dynamic table of the job.
+std::vector<std::string> TableLines(const v1::CoordinatorStatus& coordinator) {
+  std::vector<std::string> lines;
+  for (const v1::CoordinatorStatus::Table& table : coordinator.tables()) {
+    const v1::TablePartStats& stats = table.stats();
+    lines.push_back(absl::StrCat(
+        "table ", table.name(), ": ", stats.rows(), " rows",
+        table.max_rows() > 0 ? absl::StrCat(" of at most ", table.max_rows()) : "", ", ",
+        Mebibytes(stats.bytes()), " MiB",
+        stats.waiting() > 0 ? absl::StrCat(", ", stats.waiting(), " keys wait to be admitted") : "",
+        stats.evicted() > 0 ? absl::StrCat(", ", stats.evicted(), " evicted") : ""));
+    if (stats.refused() > 0)
+      absl::StrAppend(&lines.back(), "; full: ", stats.refused(),
+                      " writes to new keys found no room (max_rows, --memory_limit_bytes)");
+  }
+  return lines;
+}
+
 std::string Figures(const v1::TaskStatus& status) {
   switch (status.role_case()) {
     case v1::TaskStatus::kCoordinator: {
@@ -120,7 +100,7 @@ std::string Figures(const v1::TaskStatus& status) {
     case v1::TaskStatus::kPs: {
       const v1::PsStatus& ps = status.ps();
       return absl::StrCat(ps.shards(), " shards, ", Mebibytes(ps.memory_bytes()), " MiB, ",
-                          ps.applied_seq(), " commits applied");
+                          ps.applied_seq(), " commits applied", RowsOfTables(ps));
     }
     case v1::TaskStatus::kWorker: {
       const v1::WorkerStatus& worker = status.worker();
@@ -159,6 +139,8 @@ void PrintRow(const Answer& answer, const StatusOptions& options) {
   const v1::TaskStatus& status = answer.reply;
   absl::PrintF("%-10s %-*s %-10s epoch %d  %s\n", TaskName(status), width, answer.address,
                wire::Escaped(status.state()), status.epoch(), wire::Escaped(Figures(status)));
+  for (const std::string& line : TableLines(status.coordinator()))
+    absl::PrintF("%-10s   %s\n", "", wire::Escaped(line));
   for (const v1::TaskStatus::Wait& wait : status.waits()) {
     const absl::Duration since = absl::Trunc(absl::Nanoseconds(wait.since_ns()), absl::Seconds(1));
     if (since > absl::ZeroDuration())
@@ -194,9 +176,9 @@ void PrintJson(const Answer& answer, const StatusOptions& options) {
 }  // namespace
 
 int ShowStatus(const StatusOptions& options) {
-  Survey survey(options);
+  StatusSurvey survey(options.addresses, options.credentials, options.timeout);
   bool all = true;
-  for (const auto& answer : survey.Run()) {
+  for (const auto& answer : survey.Run({}, &v1::Admin::StubInterface::async_interface::GetStatus)) {
     all = all && answer->status.ok();
     options.json ? PrintJson(*answer, options) : PrintRow(*answer, options);
   }

@@ -83,6 +83,36 @@ TEST(StatusTest, AWorkersRowNamesItsGpusAndTheirMemoryWhereItIsLimited) {
             HasSubstr("memory_bytes")));
 }
 
+TEST(StatusTest, DynamicTablesHaveALineOfTheChiefAndTheirRowsOnEachServer) {
+  v1::TaskStatus chief;
+  chief.set_job(v1::CHIEF);
+  v1::CoordinatorStatus::Table& table = *chief.mutable_coordinator()->add_tables();
+  table.set_name("user");
+  table.mutable_stats()->set_rows(1234);
+  table.mutable_stats()->set_bytes(3 << 19);
+  EXPECT_THAT(Shown(chief), HasSubstr("\n             table user: 1234 rows, 1.5 MiB\n"));
+  table.set_max_rows(2000);
+  table.mutable_stats()->set_waiting(5);
+  table.mutable_stats()->set_evicted(6);
+  table.mutable_stats()->set_refused(7);
+  EXPECT_THAT(
+      Shown(chief),
+      HasSubstr("table user: 1234 rows of at most 2000, 1.5 MiB, 5 keys wait to be admitted, 6 "
+                "evicted; full: 7 writes to new keys found no room (max_rows, "
+                "--memory_limit_bytes)\n"));
+  EXPECT_THAT(Shown(chief, As::kJson), HasSubstr(R"("refused":"7")"));
+  table.set_name("x\ny");
+  EXPECT_THAT(Shown(chief), HasSubstr("table x\\x0ay: 1234"));
+
+  v1::TaskStatus server;
+  server.set_job(v1::PS);
+  server.mutable_ps();
+  EXPECT_THAT(Shown(server), HasSubstr("0 commits applied\n"));
+  for (const int64_t rows : {1000, 234})
+    server.mutable_ps()->add_tables()->mutable_stats()->set_rows(rows);
+  EXPECT_THAT(Shown(server), HasSubstr("0 commits applied, 1234 rows of 2 tables\n"));
+}
+
 TEST(StatusTest, AStepIsToldByItsFunctionAndItsPlaceAmongTheTrainingSteps) {
   v1::TaskStatus status = WorkerOn(1);
   status.mutable_worker()->set_live_step(1'049'269);

@@ -330,6 +330,8 @@ class Header:
                      and self.line(one.end - 1) == line), None)
 
     def _place_block(self, last, owner, words):
+        if re.fullmatch(r"-{4} [^-]+-*", "\n".join(words)):
+            return  # a line that divides the header is no description
         siblings = owner.children if owner else self.declarations
         below = last + 1
         for one in siblings:

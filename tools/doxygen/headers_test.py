@@ -57,6 +57,8 @@ namespace internal {
 int Hidden();
 }  // namespace internal
 
+// ---- functions ----------------------
+
 // Elementwise.
 Var Exp(const Var& x);
 Var Log(const Var& x);  // of what is above 0
@@ -140,7 +142,7 @@ class HeaderTest(unittest.TestCase):
     def test_what_a_program_does_not_use_is_left_out(self):
         for word in ("Secret", "int depth_", "Hidden", "Later", "Rope", "Not told", "Nobody",
                      "nor this", "private", "protected", "#define DIVVY_WELL_H_", "static const",
-                     "WELL_NAME", "Codec<int>", "&& = delete"):
+                     "----", "WELL_NAME", "Codec<int>", "&& = delete"):
             self.assertNotIn(word, self.text)
 
     def test_conversions_are_shown(self):

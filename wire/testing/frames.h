@@ -56,15 +56,17 @@ inline absl::StatusOr<CommitRequest> Decoded(const v1::FrameHeader& header, cons
 
 // Decodes a request from its messages.
 template <typename Request>
-absl::StatusOr<Request> Arrived(const std::vector<std::string>& messages) {
-  PayloadFiller filler;
+absl::StatusOr<Request> Arrived(const std::vector<std::string>& messages,
+                                PayloadFiller filler = PayloadFiller()) {
   absl::StatusOr<Request> request = MakeError(Reason::kInvalid, "no message");
   for (const std::string& message : messages) {
+    // Freed as soon as the filler lets go of it.
+    const auto kept = std::make_shared<const std::string>(message);
     absl::string_view payload;
-    DIVVY_ASSIGN_OR_RETURN(const v1::FrameHeader header, Opened(message, payload));
+    DIVVY_ASSIGN_OR_RETURN(const v1::FrameHeader header, Opened(*kept, payload));
     if (!header.has_data()) request = Decoded(header, static_cast<const Request*>(nullptr), filler);
     DIVVY_RETURN_IF_ERROR(request.status());
-    DIVVY_RETURN_IF_ERROR(filler.Take(payload));
+    DIVVY_RETURN_IF_ERROR(filler.Take(payload, kept));
   }
   if (filler.left() != 0) return MakeError(Reason::kInvalid, "the payload ends too early");
   return request;

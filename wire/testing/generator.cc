@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "variables/table_keys.h"
 #include "wire/text.h"
 
 namespace divvy::wire::testing {
@@ -136,15 +137,18 @@ void Generator::Fill(LearningRate& out) {
 void Generator::Fill(Optimizer& out) {
   const auto any = [this]() -> Optimizer {
     const auto rate = Make<LearningRate>();
-    switch (Below(7)) {
+    switch (Below(8)) {
       case 0: return Sgd{rate};
       case 1: return Momentum{rate, Fraction(), Chance()};
       case 2: return Adagrad{rate, Fraction(), Fraction()};
       case 3: return RowwiseAdagrad{rate, Fraction(), Fraction()};
       case 4: return Adam{rate, Fraction(), Fraction(), Fraction(), Fraction(), Chance()};
       case 5: return RmsProp{rate, Fraction(), Fraction(), Fraction(), Chance()};
-      default:
+      case 6:
         return Ftrl{rate, Fraction(), Fraction(), -Fraction(), Fraction(), Fraction(), Fraction()};
+      default:
+        return GroupFtrl{rate,        Fraction(), Fraction(), Fraction(),
+                         -Fraction(), Fraction(), Fraction(), Fraction()};
     }
   };
   do out = any();
@@ -155,7 +159,7 @@ void Generator::Fill(Optimizer& out) {
 void Generator::Fill(OptimizerStep& out) {
   // Fields that an optimizer's kind does not use are 0. Here all fields are set whatever the kind
   // is, so the test sees each of them arrive.
-  out.kind = static_cast<OptimizerKind>(Below(7));
+  out.kind = static_cast<OptimizerKind>(Below(8));
   out.learning_rate = 0.5f + Fraction();
   out.momentum = Fraction();
   out.nesterov = Chance();
@@ -171,6 +175,7 @@ void Generator::Fill(OptimizerStep& out) {
   out.learning_rate_power = -Fraction();
   out.beta = Fraction();
   out.l2_shrinkage = Fraction();
+  out.l21 = Fraction();
 }
 
 // ---- variables ----------------------------------------------------------------------------------
@@ -189,6 +194,34 @@ Initializer Generator::MakeInitializer(bool constant) {
   }
 }
 
+void Generator::Fill(TableOptions& out) {
+  switch (Below(3)) {
+    case 0: out.admission = AdmitAlways(); break;
+    case 1: out.admission = AdmitAfter{1 + Index(), Chance() ? 0 : (1 << 20) + Index()}; break;
+    default: out.admission = AdmitWithProbability{0.5 + Fraction() / 2}; break;
+  }
+  switch (Below(5)) {
+    case 0: out.eviction = EvictNever(); break;
+    case 1: out.eviction = EvictUnusedFor{absl::Minutes(1 + Index())}; break;
+    case 2: out.eviction = EvictBelowNorm{0.5f + Fraction()}; break;
+    case 3: out.eviction = EvictLeastUsed(); break;
+    default: out.eviction = EvictLeastRecent(); break;
+  }
+  out.absent = static_cast<TableOptions::Absent>(Below(2));
+  out.max_rows = 1 + Index();
+  out.full = static_cast<TableOptions::Full>(Below(2));
+  if (!Validate(out).ok()) out.admission = AdmitAfter{1 + Index()};
+}
+
+// Makes the variable a table.
+void Generator::MakeTable(VariableSpec& out) {
+  out.table = Make<TableOptions>();
+  out.shape = {kTableBuckets, 1 + static_cast<int64_t>(Below(4))};
+  out.dtype = DType::kFloat32;
+  out.wire = WireFormat::kExact;
+  out.initializer = RandomNormal{Fraction(), Fraction(), Number()};
+}
+
 void Generator::Fill(ShardSpec& out) {
   Fill(out.key);
   out.name = Name();
@@ -199,6 +232,10 @@ void Generator::Fill(ShardSpec& out) {
     out.full_shape = Shape{static_cast<int64_t>(Below(5)), 3};
   } else {
     out.full_shape = MakeShape(4);
+  }
+  if (random_.Chance(0.2)) {
+    out.table = Make<TableOptions>();
+    out.optimizer = Make<Optimizer>();
   }
   out.shape = out.full_shape;
   if (out.shape.rank() == 0) return;
@@ -216,6 +253,7 @@ void Generator::Fill(VariableLayout& out) {
   out.spec.aggregation = static_cast<VariableAggregation>(Below(4));
   if (out.spec.dtype == DType::kFloat32 && Chance()) out.spec.optimizer = Make<Optimizer>();
   if (out.spec.dtype == DType::kFloat32) out.spec.wire = static_cast<WireFormat>(Below(3));
+  if (random_.Chance(0.2)) MakeTable(out.spec);
   const int64_t rows = out.spec.shape.rows();
   out.offsets = {0, rows};
   if (rows > 1 && Chance()) out.offsets = {0, 1, rows};
@@ -266,6 +304,7 @@ void Generator::Fill(SavedSlice& out) {
   out.size_bytes =
       static_cast<uint64_t>(out.rows * out.full_shape.row_elements() * DTypeSize(out.dtype));
   out.masked_crc = static_cast<uint32_t>(Number());
+  if (Chance()) out.first_bucket = Index();
 }
 
 // ---- data streams -------------------------------------------------------------------------------
@@ -274,6 +313,8 @@ void Generator::Fill(PullPart& out) {
   Fill(out.shard);
   if (Chance()) out.rows = MakeTensor(DType::kInt64, {static_cast<int64_t>(Below(4))});
   out.as_bfloat16 = Chance();
+  out.may_lend = Chance();
+  out.want = static_cast<PullWant>(Below(3));
 }
 
 void Generator::Fill(PullRequest& out) {
@@ -293,7 +334,7 @@ PullReply Generator::ReplyTo(const PullRequest& asked) {
 
 void Generator::Fill(CommitPart& out) {
   Fill(out.shard);
-  out.op = static_cast<WriteOp>(Below(11));
+  out.op = static_cast<WriteOp>(Below(12));
   if (Chance()) out.rows = MakeTensor(DType::kInt64, {static_cast<int64_t>(Below(4))});
   Fill(out.values);
   if (Chance()) out.optimizer = Make<OptimizerStep>();
@@ -306,6 +347,7 @@ void Generator::Fill(CommitRequest& out) {
   out.attempt = static_cast<uint32_t>(Number());
   out.kind = Chance() ? EntryKind::kStep : EntryKind::kWrite;
   out.participants = Index();
+  out.tick = static_cast<uint32_t>(Number());
   FillAll(out.parts);
   FillAll(out.inputs);
 }

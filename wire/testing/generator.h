@@ -50,6 +50,7 @@ class Generator {
   void Fill(Optimizer& out);
   void Fill(OptimizerStep& out);
   void Fill(Initializer& out) { out = MakeInitializer(false); }
+  void Fill(TableOptions& out);
   void Fill(ShardSpec& out);
   void Fill(VariableLayout& out);
   void Fill(std::shared_ptr<const Layout>& out);
@@ -97,6 +98,7 @@ class Generator {
   Nest MakeNest(int depth);
   // with `constant`: one that every dtype can hold
   Initializer MakeInitializer(bool constant);
+  void MakeTable(VariableSpec& out);
 
   // Makes the fields of a message fit each other: they then pass the checks that its description
   // gives to AfterReading.

@@ -11,7 +11,7 @@ namespace divvy::wire::testing {
 
 namespace internal {
 
-constexpr size_t kMostMembers = 16;
+constexpr size_t kMostMembers = 17;
 
 // Converts to a member of any type. Declared only.
 struct AnyMember {
@@ -72,6 +72,7 @@ auto MembersOf(const T& value) {
   DIVVY_BIND(14, a, b, c, d, e, f, g, h, i, j, k, l, m, n)
   DIVVY_BIND(15, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o)
   DIVVY_BIND(16, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)
+  DIVVY_BIND(17, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q)
 #undef DIVVY_BIND
   return std::tuple<>();
 }

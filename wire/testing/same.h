@@ -33,17 +33,32 @@ class Same {
   static bool Of(const absl::Status& a, const absl::Status& b) {
     return a.code() == b.code() && a.message() == b.message() && Of(DetailOf(a), DetailOf(b));
   }
-  // PullPart::reply_bytes is not sent.
+  // PullPart::reply_bytes and may_lend are not sent.
   static bool Of(const PullPart& a, const PullPart& b) {
-    const auto& [shard, rows, reply_bytes, as_bfloat16] = a;
+    const auto& [shard, rows, reply_bytes, as_bfloat16, may_lend, want] = a;
     static_cast<void>(reply_bytes);
-    return Of(std::tie(shard, rows, as_bfloat16), std::tie(b.shard, b.rows, b.as_bfloat16));
+    static_cast<void>(may_lend);
+    return Of(std::tie(shard, rows, as_bfloat16, want),
+              std::tie(b.shard, b.rows, b.as_bfloat16, b.want));
+  }
+  // Values may arrive in pieces.
+  static bool Of(const PullPartReply& a, const PullPartReply& b) {
+    const auto& [values, version, torn, lent] = a;
+    return Of(std::tie(version, torn), std::tie(b.version, b.torn)) &&
+           Of(Whole(values, lent), Whole(b.values, b.lent));
+  }
+  static bool Of(const CommitPart& a, const CommitPart& b) {
+    const auto& [shard, op, rows, values, arrived, optimizer, slots] = a;
+    return Of(std::tie(shard, op, rows, optimizer, slots),
+              std::tie(b.shard, b.op, b.rows, b.optimizer, b.slots)) &&
+           Of(Whole(values, arrived), Whole(b.values, b.arrived));
   }
   static bool Of(const VariableSpec& a, const VariableSpec& b) {
-    const auto& [name, shape, initializer, optimizer, dtype, aggregation, partitioner, wire] = a;
-    return Of(std::tie(name, shape, initializer, optimizer, dtype, aggregation, wire),
-              std::tie(b.name, b.shape, b.initializer, b.optimizer, b.dtype, b.aggregation,
-                       b.wire)) &&
+    const auto& [name, shape, initializer, optimizer, dtype, aggregation, partitioner, wire,
+                 table] = a;
+    return Of(std::tie(name, shape, initializer, optimizer, dtype, aggregation, wire, table),
+              std::tie(b.name, b.shape, b.initializer, b.optimizer, b.dtype, b.aggregation, b.wire,
+                       b.table)) &&
            partitioner.has_value() == b.partitioner.has_value();
   }
   static bool Of(const std::shared_ptr<const Layout>& a, const std::shared_ptr<const Layout>& b) {
@@ -96,6 +111,9 @@ class Same {
   }
 
  private:
+  static Tensor Whole(const Tensor& values, const std::shared_ptr<const ScatteredTensor>& pieces) {
+    return pieces == nullptr ? values : *pieces->Joined();
+  }
   template <typename Range>
   static bool OfRange(const Range& a, const Range& b) {
     if (a.size() != b.size()) return false;

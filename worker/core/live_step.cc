@@ -80,7 +80,7 @@ void WorkerCore::StartNext() {
 // assign that the last runs did not show.
 bool WorkerCore::MayBegin(const Dispatch& next) const {
   if (!session_->committing) return true;
-  if (options_.pulls.pipeline_depth == 1 || !next.ordinal) return false;
+  if (session_->begun_since + 1 >= options_.pulls.pipeline_depth || !next.ordinal) return false;
   const std::vector<StagedWrite>& writes = session_->committing->record.writes;
   if (!RuleHolds(Rule::kAssignsAreNotMissed)) return true;
   return Assigned(writes).empty() &&
@@ -129,14 +129,17 @@ void WorkerCore::StartStep(QueuedStep next) {
   session_->live.emplace(std::move(dispatch), transaction, std::move(next.missed));
   session_->live->reads_ahead = next.reads_ahead;
   session_->live->began = clock_.Elapsed();
-  if (session_->committing)
-    session_->live->missed.merge(Written(session_->committing->record.writes));
+  if (!session_->committing) return;
+  ++session_->begun_since;
+  session_->live->missed.merge(Written(session_->committing->record.writes));
 }
 
 // Read-only steps are not prefetched, so that an evaluation reads the newest values.
 void WorkerCore::PullAhead() {
-  const bool both = session_->live && session_->committing && RuleHolds(Rule::kDepthCountsCommits);
-  const int begun = both ? 2 : session_->live || session_->committing ? 1 : 0;
+  int begun = session_->live || session_->committing ? 1 : 0;
+  // All steps that begin after the committing one may miss its additions.
+  if (session_->committing && RuleHolds(Rule::kDepthCountsCommits))
+    begun = 1 + session_->begun_since;
   if (begun == 0) return;
   const int steps =
       std::min(static_cast<int>(session_->queue.size()), options_.pulls.pipeline_depth - begun);
@@ -386,15 +389,17 @@ void WorkerCore::BeginCommit() {
   }
   std::map<int, std::vector<CommitPart>> parts = *std::move(live.plan->parts);
   for (auto& [ps, part] : parts) {
-    CommitRequest request{
-        session_->links->FenceFor(ps),  live.dispatch.step, live.dispatch.attempt, EntryKind::kStep,
-        static_cast<int>(parts.size()), std::move(part),    live.dispatch.inputs};
+    CommitRequest request{session_->links->FenceFor(ps),  live.dispatch.step,
+                          live.dispatch.attempt,          EntryKind::kStep,
+                          static_cast<int>(parts.size()), std::move(part),
+                          live.dispatch.inputs,           live.dispatch.tick};
     const uint64_t seed = MixSeeds(options_.seed, MixSeeds(live.dispatch.step.value(), ps));
     live.commits.emplace(ps,
                          Commit{std::move(request), Backoff(seed), clock_.Elapsed(), std::nullopt});
   }
   live.state = WorkerSnapshot::Step::kCommitting;
   session_->committing = std::exchange(session_->live, std::nullopt);
+  session_->begun_since = 0;
   for (const auto& [ps, commit] : session_->committing->commits) SendCommit(ps);
   StartNext();
 }

@@ -34,8 +34,9 @@ absl::Status CheckSums(const Layout& layout, absl::Span<const CommitPart> parts)
         std::find_if(sums, sums + count, [](float sum) { return !std::isfinite(sum); }) - sums;
     if (bad == count) continue;
     const VariableLayout& variable = *layout.Find(part.shard.variable);
-    const int64_t row = part.rows->data_as<int64_t>()[bad / variable.spec.shape.row_elements()] +
-                        variable.offsets[part.shard.part];
+    const int64_t first = variable.spec.table ? 0 : variable.offsets[part.shard.part];
+    const int64_t row =
+        part.rows->data_as<int64_t>()[bad / variable.spec.shape.row_elements()] + first;
     return absl::InvalidArgumentError(
         absl::StrCat("gradient to variable \"", variable.spec.name, "\": the rows of id ", row,
                      " are finite, and their sum is ", sums[bad],

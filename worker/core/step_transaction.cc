@@ -128,6 +128,11 @@ void WorkerTransaction::Pull(std::vector<VariableRead> reads,
 void WorkerTransaction::AddRead(uint64_t waiter_id, size_t index, Fetch& fetch) {
   Waiter& waiter = *waiters_.at(waiter_id);
   const VariableRead& read = waiter.reads[index];
+  if (read.want != PullWant::kValues) {  // of finished steps, without this one
+    fetch.reads.push_back(read);
+    fetch.places.push_back(Place{waiter_id, index});
+    return;
+  }
   const auto own = own_.find(read.variable);
   if (own != own_.end()) waiter.own[index] = own->second;
   if (!read.ids) record_.read_whole.insert(read.variable);

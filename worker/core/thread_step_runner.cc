@@ -66,18 +66,22 @@ class TransactionStore : public VariableStore {
                      "are scheduled"));
   }
 
-  absl::Status Read(absl::Span<ReadRequest> requests) override {
-    std::vector<VariableRead> reads;
-    for (const ReadRequest& request : requests) reads.push_back({request.name, request.ids});
+  absl::StatusOr<std::vector<Tensor>> ReadTable(std::vector<VariableRead> reads) override {
     RETURN_IF_ERROR(CopyToCpu(reads));
     const auto answer = std::make_shared<Completion<absl::StatusOr<std::vector<Tensor>>>>();
     transaction_->Pull(std::move(reads), [answer](absl::StatusOr<std::vector<Tensor>> values) {
       answer->Set(std::move(values));
     });
-    ASSIGN_OR_RETURN(std::vector<Tensor> values, answer->Take());
+    return answer->Take();
+  }
+
+  absl::Status Read(absl::Span<ReadRequest> requests) override {
+    std::vector<VariableRead> reads;
+    for (const ReadRequest& request : requests) reads.push_back({request.name, request.ids});
+    ASSIGN_OR_RETURN(std::vector<Tensor> values, ReadTable(std::move(reads)));
     for (size_t i = 0; i < requests.size(); ++i) {
       requests[i].value = std::move(values[i]);
-      requests[i].num_rows = layout_->Find(requests[i].name)->rows();
+      requests[i].num_rows = layout_->Find(requests[i].name)->num_rows();
     }
     return absl::OkStatus();
   }

@@ -250,6 +250,7 @@ absl::Status WorkerCore::CheckAttach(const WorkerAttachRequest& request) const {
     return MakeError(Reason::kJobOver, absl::StrCat("worker ", options_.index, " is ending"));
   RETURN_IF_ERROR(CheckFence(request.fence, CallKind::kAttach));
   RETURN_IF_ERROR(CheckProtocol(request.protocol, Receiver()));
+  RETURN_IF_ERROR(CheckIndex(request.index, Receiver()));
   if (request.fence.session == kCoordinatorSession || request.layout == nullptr) {
     return MakeError(Reason::kInvalid, absl::StrCat("worker ", options_.index,
                                                     ": the Attach request has no worker's session, "

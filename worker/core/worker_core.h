@@ -276,6 +276,8 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
     // The step whose commits are in flight. Only one step commits at a time, so meanwhile the live
     // step runs or is kBehind.
     std::optional<LiveStep> committing;
+    // The steps that have begun since that one. More than one if some of them sent nothing.
+    int begun_since = 0;
     std::set<ResourceId> resources;
     std::optional<uint64_t> hold;  // number of the Hold; no commit begins before its Release
     bool hold_answered = false;

@@ -267,8 +267,17 @@ TEST_F(WorkerCoreTest, AnOlderSessionOrEpochOrAnotherJobIsRefusedAndChangesNothi
   WorkerAttachRequest elsewhere = AttachRequest(5, 2);
   elsewhere.fence.target = Incarnation(56);
   EXPECT_EQ(ReasonOf(TryAttach(elsewhere).status()), Reason::kWrongIncarnation);
+  WorkerAttachRequest of_another = AttachRequest(5, 2);
+  of_another.index = options_.index + 1;
+  EXPECT_EQ(ReasonOf(TryAttach(of_another).status()), Reason::kWrongIncarnation);
   EXPECT_EQ(ReasonOf(TryAttach(AttachRequest(0, 2)).status()), Reason::kInvalid);
   EXPECT_EQ(core_->StateHash(), before);
+}
+
+TEST_F(WorkerCoreTest, ACoordinatorThatKnowsItByItsIndexIsAnswered) {
+  WorkerAttachRequest request = AttachRequest(1);
+  request.index = options_.index;
+  EXPECT_TRUE(TryAttach(request).ok());
 }
 
 TEST_F(WorkerCoreTest, ANewSessionDropsTheStepsAndIteratorsOfTheOldOneWithoutAWord) {
@@ -1077,10 +1086,11 @@ TEST_F(BesideCommitTest, ACancelEndsTheStepBehindAtOnceAndNotTheCommit) {
   Run(absl::Milliseconds(10));
   EXPECT_EQ(Reported(), Ids({1, 3}));
   EXPECT_EQ(Reports()[1].outcome, StepOutcome::kCancelled);
-  EXPECT_EQ(live(), EntryId(4));
+  EXPECT_EQ(live(), EntryId(2)) << "step 4 would be the second one that misses its additions";
   LetCommit();
   EXPECT_EQ(Reported(), Ids({1, 3, 2}));
   EXPECT_EQ(Reports()[2].outcome, StepOutcome::kOk);
+  EXPECT_EQ(live(), EntryId(4));
 }
 
 TEST_F(BesideCommitTest, AHoldIsAnsweredWhenTheCommitIsAndTheStepBehindStaysAtTheGate) {
@@ -1104,6 +1114,28 @@ TEST_F(BesideCommitTest, AStepThatIsCancelledWhileItRunsIsReportedWhenItHasEnded
   EXPECT_EQ(Reported(), Ids({1, 3}));
   EXPECT_EQ(Reports()[1].outcome, StepOutcome::kCancelled);
   EXPECT_EQ(core_->Inspect().committing, EntryId(2));
+}
+
+// Otherwise step 4 would miss the additions of step 2, which is not the last step before it.
+TEST_F(BesideCommitTest, ACancelledStepBetweenCountsAsOneOfTheDepth) {
+  CommitStep2(2, /*next=*/4);
+  end_->Tell(CancelSteps{{EntryId(3)}});
+  RunAwake(11);
+  EXPECT_EQ(Reported(), Ids({1, 3}));
+  EXPECT_EQ(live(), EntryId(2)) << "none runs beside it";
+  EXPECT_EQ(ahead(), Ids({}));
+  LetCommit();
+  EXPECT_EQ(live(), EntryId(4));
+}
+
+TEST_F(BesideCommitTest, ACancelledStepBetweenLeavesRoomForOneMoreAtDepthThree) {
+  CommitStep2(3, /*next=*/4);
+  end_->Tell(CancelSteps{{EntryId(3)}});
+  RunAwake(11);
+  EXPECT_EQ(live(), EntryId(4));
+  EXPECT_EQ(ahead(), Ids({}));
+  LetCommit();
+  EXPECT_EQ(ahead(), Ids({5, 6}));
 }
 
 TEST_F(BesideCommitTest, ALostGpuIsToldAtOnceAndTheCommitIsFinished) {

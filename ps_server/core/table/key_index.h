@@ -10,17 +10,27 @@
 #include <utility>
 #include <vector>
 
+#include "variables/table_keys.h"
+
 namespace divvy {
 
 // Open addressing with linear probing, without tombstones: an erased place is filled by the entries
-// behind it. An entry has 8 bytes: the row's number, and 32 bits of the mixed key (MixKey). The key
-// itself lies in the row, so the caller compares it there. Growing reads the index alone. Not
-// thread-safe.
+// behind it. An entry has 8 bytes: the row's number, and a tag of 32 bits that tells where a key
+// lies in TableOrder. Entries lie about in that order, so the rows of some buckets are a run of the
+// index, keys that a request names in that order are found side by side, and an index that grows is
+// copied from its begin to its end. The key itself lies in the row, so the caller compares it
+// there. Growing reads the index alone. Not thread-safe.
 class KeyIndex {
  public:
   static constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 
-  // The row whose mixed key is `mixed`, or kNone. `is_key(row)` says whether the row has the key.
+  // Of keys in buckets [first_bucket, end_bucket). REQUIRES: first_bucket < end_bucket.
+  KeyIndex(int64_t first_bucket, int64_t end_bucket)
+      : first_bucket_(first_bucket),
+        tags_of_bucket_((uint64_t{1} << 32) / static_cast<uint64_t>(end_bucket - first_bucket)) {}
+
+  // The row whose mixed key is `mixed` (MixKey), or kNone. `is_key(row)` says whether the row has
+  // the key.
   template <typename IsKey>
   uint32_t Find(uint64_t mixed, const IsKey& is_key) const {
     if (entries_.empty()) return kNone;
@@ -37,6 +47,19 @@ class KeyIndex {
   // A row that may have this key, without comparing it; kNone: there is none. For prefetching.
   uint32_t Guess(uint64_t mixed) const {
     return Find(mixed, [](uint32_t) { return true; });
+  }
+  // The rows of the keys in buckets [first, end), in no order. Reads only their run of the index.
+  // REQUIRES: first and end are between the bounds of the index.
+  std::vector<uint32_t> RowsOf(int64_t first, int64_t end) const {
+    std::vector<uint32_t> rows;
+    ForEachIn(first, end, [&](uint32_t row) { rows.push_back(row); });
+    return rows;
+  }
+  // How many rows RowsOf would give.
+  int64_t CountOf(int64_t first, int64_t end) const {
+    int64_t count = 0;
+    ForEachIn(first, end, [&](uint32_t) { ++count; });
+    return count;
   }
 
   // REQUIRES: the key is not in the index; row != kNone.
@@ -69,8 +92,27 @@ class KeyIndex {
   struct Entry {
     uint32_t tag = 0, row = kNone;
   };
-  // The lowest 16 bits of a mixed key are its bucket, so many keys of an index share them.
-  static uint32_t TagOf(uint64_t mixed) { return static_cast<uint32_t>(mixed >> 16); }
+  // Buckets have equal shares of the tags. Within its share, a key lies where its upper bits say.
+  uint32_t TagOf(uint64_t mixed) const {
+    const auto bucket = static_cast<uint64_t>(BucketOf(mixed) - first_bucket_);
+    return static_cast<uint32_t>(bucket * tags_of_bucket_ +
+                                 ((mixed >> 32) * tags_of_bucket_ >> 32));
+  }
+  template <typename Visit>
+  void ForEachIn(int64_t first, int64_t end, const Visit& visit) const {
+    if (entries_.empty() || first >= end) return;
+    const uint64_t first_tag = static_cast<uint64_t>(first - first_bucket_) * tags_of_bucket_,
+                   end_tag = static_cast<uint64_t>(end - first_bucket_) * tags_of_bucket_;
+    const auto last_tag = static_cast<uint32_t>(end_tag - 1);
+    // Behind the home of the last tag, entries may have moved on to the next place that is unused.
+    const size_t least = HomeOf(last_tag) - HomeOf(static_cast<uint32_t>(first_tag)) + 1;
+    size_t at = HomeOf(static_cast<uint32_t>(first_tag));
+    for (size_t seen = 0; seen < entries_.size(); ++seen, at = Behind(at)) {
+      const Entry& entry = entries_[at];
+      if (entry.row == kNone && seen >= least) return;
+      if (entry.row != kNone && entry.tag >= first_tag && entry.tag <= last_tag) visit(entry.row);
+    }
+  }
 
   // Tags spread over the entries in their order, so the number of entries may be any.
   size_t HomeOf(uint32_t tag) const { return (uint64_t{tag} * entries_.size()) >> 32; }
@@ -93,6 +135,8 @@ class KeyIndex {
   }
 
   static constexpr size_t kSmallest = 16;
+  const int64_t first_bucket_;
+  const uint64_t tags_of_bucket_;
   std::vector<Entry> entries_;
   size_t size_ = 0;
 };

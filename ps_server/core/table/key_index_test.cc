@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "variables/table_keys.h"
 
@@ -37,6 +38,8 @@ TEST(TableKeys, SequentialKeysFillBucketsEvenly) {
 // An index, and the keys of its rows.
 class Indexed {
  public:
+  explicit Indexed(int64_t first_bucket = 0, int64_t end_bucket = kTableBuckets)
+      : index_(first_bucket, end_bucket) {}
   void Insert(int64_t key) {
     index_.Insert(MixKey(key), static_cast<uint32_t>(keys_.size()));
     rows_[key] = static_cast<uint32_t>(keys_.size());
@@ -55,6 +58,15 @@ class Indexed {
   }
   uint32_t Find(int64_t key) const {
     return index_.Find(MixKey(key), [&](uint32_t row) { return keys_[row] == key; });
+  }
+  // Of buckets [first, end), as a map would find them.
+  std::vector<uint32_t> RowsOf(int64_t first, int64_t end) const {
+    std::vector<uint32_t> rows;
+    for (const auto& [key, row] : rows_) {
+      const int64_t bucket = BucketOf(MixKey(key));
+      if (bucket >= first && bucket < end) rows.push_back(row);
+    }
+    return rows;
   }
   bool Has(int64_t key) const { return rows_.count(key) > 0; }
   const KeyIndex& index() const { return index_; }
@@ -92,6 +104,40 @@ TEST(KeyIndex, HoldsWhatAMapHolds) {
       indexed.Has(key) ? indexed.Erase(key) : indexed.Insert(key);
     }
     indexed.Check();
+  }
+}
+
+TEST(KeyIndex, GivesTheRowsOfAnyBuckets) {
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    // Many buckets with few keys each, one bucket with all keys, and what lies between.
+    const int64_t buckets = int64_t{1} << random.Below(9),
+                  first = static_cast<int64_t>(random.Below(kTableBuckets - buckets + 1));
+    Indexed indexed(first, first + buckets);
+    std::vector<int64_t> keys;
+    const size_t all = 1 + random.Below(600);
+    for (int64_t key = static_cast<int64_t>(random.Next() >> 20); keys.size() < all; ++key) {
+      const int64_t bucket = BucketOf(MixKey(key));
+      if (bucket >= first && bucket < first + buckets) keys.push_back(key);
+    }
+    for (const int64_t key : keys) indexed.Insert(key);
+    for (const int64_t key : keys) {
+      if (random.Chance(0.3)) indexed.Erase(key);
+    }
+    indexed.Check();
+    int64_t sum = 0;
+    for (int64_t from = first; from < first + buckets;) {
+      const int64_t end =
+          from + 1 +
+          static_cast<int64_t>(random.Below(static_cast<uint64_t>(first + buckets - from)));
+      EXPECT_THAT(indexed.index().RowsOf(from, end),
+                  ::testing::UnorderedElementsAreArray(indexed.RowsOf(from, end)));
+      sum += indexed.index().CountOf(from, end);
+      from = end;
+    }
+    EXPECT_EQ(sum, static_cast<int64_t>(indexed.index().size()));
+    EXPECT_THAT(indexed.index().RowsOf(first, first), ::testing::IsEmpty());
   }
 }
 

@@ -2,8 +2,14 @@
 #ifndef DIVVY_PS_SERVER_CORE_TABLE_KEYED_ROWS_H_
 #define DIVVY_PS_SERVER_CORE_TABLE_KEYED_ROWS_H_
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
 
+#include "absl/types/span.h"
 #include "ps_server/core/table/key_index.h"
 #include "ps_server/core/table/row_slabs.h"
 #include "variables/table_keys.h"
@@ -16,13 +22,26 @@ struct TableKey {
   uint64_t mixed = 0;
 };
 
+// Those of `keys`, which come in TableOrder, that lie in buckets [first, end).
+inline absl::Span<const TableKey> KeysWithin(absl::Span<const TableKey> keys, int64_t first,
+                                             int64_t end) {
+  const auto is_before = [](const TableKey& key, int64_t bucket) {
+    return BucketOf(key.mixed) < bucket;
+  };
+  const auto from = std::lower_bound(keys.begin(), keys.end(), first, is_before),
+             to = std::lower_bound(from, keys.end(), end, is_before);
+  return absl::MakeConstSpan(from, to);
+}
+
 // The rows of a table, or the counts that wait to become rows, with their index. Not thread-safe.
 class KeyedRows {
  public:
   static constexpr uint32_t kNoRow = RowSlabs::kNoRow;
 
-  // As RowSlabs.
-  explicit KeyedRows(int64_t row_bytes) : slabs_(row_bytes) {}
+  // As RowSlabs and KeyIndex.
+  KeyedRows(int64_t row_bytes, int64_t first_bucket, int64_t end_bucket,
+            std::shared_ptr<TableMemory> memory)
+      : slabs_(row_bytes, std::move(memory)), index_(first_bucket, end_bucket) {}
 
   // kNoRow: the key has no row.
   uint32_t Find(const TableKey& key) const {
@@ -41,12 +60,22 @@ class KeyedRows {
     index_.Erase(MixKey(slabs_.head(row).key), row);
     slabs_.Free(row);
   }
-  // Calls visit(row, mixed key) for every row. `visit` may remove that row.
+  // Calls visit(row) for every row of buckets [first, end), and reads no other rows. `visit` may
+  // remove that row. Their memory is in no cache, so the first `bytes` of each are loaded ahead.
   template <typename Visit>
-  void ForEach(const Visit& visit) const {
-    for (uint32_t row = 0; row < slabs_.end(); ++row) {
-      if (!slabs_.is_free(row)) visit(row, MixKey(slabs_.head(row).key));
+  void ForEach(int64_t first, int64_t end, int64_t bytes, const Visit& visit) const {
+    constexpr size_t kAhead = 12;
+    const std::vector<uint32_t> rows = index_.RowsOf(first, end);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (i + kAhead < rows.size()) Prefetch(rows[i + kAhead], bytes);
+      visit(rows[i]);
     }
+  }
+  // Begins to load the first `bytes` of a row, or most of them if it is long.
+  void Prefetch(uint32_t row, int64_t bytes) const {
+    constexpr int64_t kLine = 64, kMostBytes = 16 * kLine;
+    const char* const at = slabs_.at(row);
+    for (int64_t i = 0; i < std::min(bytes, kMostBytes); i += kLine) __builtin_prefetch(at + i);
   }
 
   RowHead& head(uint32_t row) { return slabs_.head(row); }

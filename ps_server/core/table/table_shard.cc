@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "variables/table_parts.h"
 
 namespace divvy {
 namespace {
@@ -15,14 +17,8 @@ int64_t BucketsOfSegment(int64_t buckets) {
   return std::max<int64_t>(1, std::min(kTableBuckets / kSegmentsOfTable, buckets / kLeastSegments));
 }
 
-// The share of buckets [first, end) in the most rows of a table. The shares of all parts add up to
-// `max_rows`.
-int64_t ShareOf(int64_t max_rows, int64_t first, int64_t end) {
-  if (max_rows == 0) return RowLimit::kNone;
-  const auto up_to = [&](int64_t bucket) {
-    return static_cast<int64_t>(static_cast<__int128>(max_rows) * bucket / kTableBuckets);
-  };
-  return up_to(end) - up_to(first);
+int64_t MostRows(const TableOptions& options, int64_t first, int64_t end) {
+  return options.max_rows == 0 ? RowLimit::kNone : ShareOfRows(options.max_rows, first, end);
 }
 
 }  // namespace
@@ -46,16 +42,37 @@ absl::StatusOr<std::vector<TableKey>> CheckKeys(absl::Span<const int64_t> keys,
   return checked;
 }
 
-TableShard::TableShard(TableFormat format, int64_t first_bucket, int64_t end_bucket)
+TableShard::TableShard(TableFormat format, int64_t first_bucket, int64_t end_bucket,
+                       std::shared_ptr<TableMemory> memory)
     : format_(std::move(format)),
       first_bucket_(first_bucket),
       end_bucket_(end_bucket),
       buckets_of_segment_(BucketsOfSegment(end_bucket - first_bucket)),
-      limit_(ShareOf(format_.options.max_rows, first_bucket, end_bucket)) {
+      limit_(MostRows(format_.options, first_bucket, end_bucket), std::move(memory)),
+      options_(std::make_shared<const TableOptions>(format_.options)) {
   for (int64_t first = first_bucket; first < end_bucket; first += buckets_of_segment_) {
     const int64_t end = std::min(end_bucket, first + buckets_of_segment_);
     segments_.emplace_back(format_, first, end, limit_);
   }
+  for (int64_t segment = 0; segment < segments(); ++segment) With(segment, [](TableSegment&) {});
+}
+
+std::shared_ptr<const TableOptions> TableShard::options() const {
+  MutexLock lock(options_mu_);
+  return options_;
+}
+
+void TableShard::ChangeOptions(TableOptions options) {
+  limit_.SetMost(MostRows(options, first_bucket_, end_bucket_));
+  totals_.refused.store(0, std::memory_order_relaxed);
+  log_at_.store(1, std::memory_order_relaxed);
+  auto next = std::make_shared<const TableOptions>(std::move(options));
+  MutexLock lock(options_mu_);
+  options_ = std::move(next);
+}
+
+void TableShard::ChangeSegment(int64_t segment) {
+  With(segment, [options = options()](TableSegment& locked) { locked.SetOptions(options); });
 }
 
 std::vector<TableShard::Piece> TableShard::PiecesOf(absl::Span<const TableKey> keys) const {
@@ -68,45 +85,38 @@ std::vector<TableShard::Piece> TableShard::PiecesOf(absl::Span<const TableKey> k
   return pieces;
 }
 
-void TableShard::Read(const Piece& piece, absl::Span<const TableKey> keys, float* out) const {
-  const Locked& locked = segments_[static_cast<size_t>(piece.segment)];
-  MutexLock lock(locked.mutex);
-  locked.segment.Read(keys.subspan(piece.begin, piece.end - piece.begin),
-                      out + piece.begin * static_cast<size_t>(format_.width));
+void TableShard::Note(const TableCounts& counts) {
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  totals_.admitted.fetch_add(counts.made, kRelaxed);
+  totals_.evicted.fetch_add(counts.evicted, kRelaxed);
+  if (counts.refused == 0) return;
+  const int64_t refused = totals_.refused.fetch_add(counts.refused, kRelaxed) + counts.refused;
+  int64_t log_at = log_at_.load(kRelaxed), next = log_at;
+  while (next <= refused) next *= 10;
+  // Another thread that has changed log_at_ meanwhile also logs.
+  if (next == log_at || !log_at_.compare_exchange_strong(log_at, next, kRelaxed)) return;
+  DIVVY_LOG(WARNING) << "dynamic table \"" << format_.context.name << "\" is full: keys found no "
+                     << "room " << refused << " times in buckets " << first_bucket_ << " to "
+                     << end_bucket_ - 1
+                     << ". Raise its max_rows or --memory_limit_bytes, or give it an eviction rule";
 }
 
-TableCounts TableShard::ApplyGradients(const Piece& piece, absl::Span<const TableKey> keys,
-                                       const float* gradients, const OptimizerStep& step,
-                                       const TableStamp& stamp) {
-  Locked& locked = segments_[static_cast<size_t>(piece.segment)];
-  MutexLock lock(locked.mutex);
-  return locked.segment.ApplyGradients(keys.subspan(piece.begin, piece.end - piece.begin),
-                                       RowAt(gradients, piece.begin), step, stamp);
+void TableShard::Locked::AddTo(Totals& totals) {
+  const auto update = [](int64_t now, int64_t& told, std::atomic<int64_t>& total) {
+    if (now == told) return;
+    total.fetch_add(now - told, std::memory_order_relaxed);
+    told = now;
+  };
+  update(segment.rows(), rows, totals.rows);
+  update(segment.waiting(), waiting, totals.waiting);
+  update(segment.bytes(), bytes, totals.bytes);
 }
 
-TableCounts TableShard::ApplyValues(const Piece& piece, absl::Span<const TableKey> keys,
-                                    const float* values, WriteOp op, const TableStamp& stamp) {
-  Locked& locked = segments_[static_cast<size_t>(piece.segment)];
-  MutexLock lock(locked.mutex);
-  return locked.segment.ApplyValues(keys.subspan(piece.begin, piece.end - piece.begin),
-                                    RowAt(values, piece.begin), op, stamp);
-}
-
-TableCounts TableShard::Evict(int64_t segment, int64_t first, int64_t end, uint32_t now) {
-  Locked& locked = segments_[static_cast<size_t>(segment)];
-  MutexLock lock(locked.mutex);
-  return locked.segment.Evict(first, end, now);
-}
-
-TableShard::Size TableShard::size() const {
-  Size size;
-  for (const Locked& locked : segments_) {
-    MutexLock lock(locked.mutex);
-    size.rows += locked.segment.rows();
-    size.waiting += locked.segment.waiting();
-    size.bytes += locked.segment.bytes();
-  }
-  return size;
+TablePartStats TableShard::stats() const {
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  return {totals_.rows.load(kRelaxed),    totals_.waiting.load(kRelaxed),
+          totals_.bytes.load(kRelaxed),   totals_.admitted.load(kRelaxed),
+          totals_.refused.load(kRelaxed), totals_.evicted.load(kRelaxed)};
 }
 
 }  // namespace divvy

@@ -55,9 +55,13 @@ class Table {
       const std::vector<TableKey> checked =
           *CheckKeys(mine, part->first_bucket(), part->end_bucket());
       const std::vector<float> gradients(mine.size() * kWidth, gradient);
-      for (const TableShard::Piece& piece : part->PiecesOf(checked))
-        counts +=
-            part->ApplyGradients(piece, checked, gradients.data(), StepOf(Adagrad{0.1}, 0), stamp);
+      for (const TableShard::Piece& piece : part->PiecesOf(checked)) {
+        part->With(piece.segment, [&](TableSegment& segment) {
+          counts +=
+              segment.ApplyGradients(piece.Of(checked), gradients.data() + piece.begin * kWidth,
+                                     StepOf(Adagrad{0.1}, 0), stamp);
+        });
+      }
     }
     return counts;
   }
@@ -65,7 +69,9 @@ class Table {
     int64_t evicted = 0;
     for (const auto& part : parts_) {
       for (int64_t segment = 0; segment < part->segments(); ++segment)
-        evicted += part->Evict(segment, 0, kTableBuckets, now).evicted;
+        part->With(segment, [&](TableSegment& locked) {
+          evicted += locked.Evict(0, kTableBuckets, now).evicted;
+        });
     }
     return evicted;
   }
@@ -166,6 +172,119 @@ TEST(TableShard, PartsHaveAllRowsOfTheLimitTogether) {
   }
 }
 
+TEST(TableShard, StatsAreTheSumsOfTheSegmentsAndOfWhatWritesNoted) {
+  for (const int parts : {1, 3}) {
+    SCOPED_TRACE(parts);
+    TableOptions options{AdmitAfter{2}, EvictUnusedFor{absl::Minutes(3)}};
+    options.max_rows = 400;
+    Table table(options, parts);
+    EXPECT_EQ(table.part(0).stats().rows, 0);
+    Random random(11);
+    TableCounts noted;
+    for (uint32_t step = 1; step <= 30; ++step) {
+      std::vector<int64_t> keys;
+      for (int64_t key = 0; key < 1000; ++key) {
+        if (random.Chance(0.1)) keys.push_back(key);
+      }
+      const TableCounts counts = table.Step(keys, 1, {step, step});
+      table.part(0).Note(counts);
+      noted += counts;
+      if (step % 10 == 0) table.Evict(step);
+    }
+    int64_t all_rows = 0;
+    for (int part = 0; part < parts; ++part) {
+      TableShard& shard = table.part(static_cast<size_t>(part));
+      int64_t rows = 0, waiting = 0, bytes = 0;
+      for (int64_t segment = 0; segment < shard.segments(); ++segment) {
+        shard.With(segment, [&](const TableSegment& locked) {
+          rows += locked.rows();
+          waiting += locked.waiting();
+          bytes += locked.bytes();
+        });
+      }
+      EXPECT_GT(rows, 0);
+      EXPECT_GT(waiting, 0);
+      EXPECT_EQ(shard.stats().rows, rows);
+      EXPECT_EQ(shard.stats().waiting, waiting);
+      EXPECT_EQ(shard.stats().bytes, bytes);
+      all_rows += rows;
+    }
+    EXPECT_EQ(all_rows, static_cast<int64_t>(table.rows().size()));
+    EXPECT_GT(noted.refused, 0);
+    EXPECT_EQ(table.part(0).stats().admitted, noted.made);
+    EXPECT_EQ(table.part(0).stats().refused, noted.refused);
+    EXPECT_EQ(table.part(0).stats().evicted, noted.evicted);
+  }
+}
+
+TEST(TableShard, OtherOptionsAreThoseOfEverySegmentAndCountRefusedKeysAnew) {
+  TableOptions options;
+  options.max_rows = 100;
+  Table table(options, 1);
+  TableShard& shard = table.part(0);
+  std::vector<int64_t> keys;
+  for (int64_t key = 0; key < 300; ++key) keys.push_back(key);
+  shard.Note(table.Step(keys, 1, {1, 1}));
+  EXPECT_EQ(shard.stats().refused, 200);
+  const auto change = [&](const TableOptions& to) {
+    shard.ChangeOptions(to);
+    for (int64_t segment = 0; segment < shard.segments(); ++segment) shard.ChangeSegment(segment);
+    EXPECT_TRUE(*shard.options() == to);
+  };
+  options.max_rows = 250;
+  change(options);
+  EXPECT_EQ(shard.stats().refused, 0);
+  EXPECT_EQ(shard.stats().admitted, 100) << "the rows are still there";
+  shard.Note(table.Step(keys, 1, {2, 2}));
+  EXPECT_EQ(shard.stats().rows, 250);
+  EXPECT_EQ(shard.stats().refused, 50);
+  options.max_rows = 0;
+  options.eviction = EvictUnusedFor{absl::Minutes(5)};
+  change(options);
+  shard.Note(table.Step(keys, 1, {3, 3}));
+  EXPECT_EQ(shard.stats().rows, 300);
+  EXPECT_EQ(table.Evict(8), 300);
+  // Fewer than it has: it gets no row until enough are gone.
+  options = {};
+  shard.Note(table.Step(keys, 1, {9, 9}));
+  options.max_rows = 10;
+  change(options);
+  EXPECT_EQ(shard.stats().rows, 300);
+  EXPECT_EQ(table.Step({1000}, 1, {10, 10}).refused, 1);
+}
+
+TEST(TableShard, BeginsSmallAndGrowsWithItsRows) {
+  TableShard shard(FormatOf({}), 0, kTableBuckets);
+  EXPECT_EQ(shard.stats().bytes, 0);
+  const auto add = [&](int64_t first, int64_t end) {
+    std::vector<int64_t> sequential;
+    for (int64_t key = first; key < end; ++key) sequential.push_back(key);
+    const std::vector<TableKey> keys = *CheckKeys(InOrder(sequential), 0, kTableBuckets);
+    const std::vector<float> ones(keys.size() * kWidth, 1.0f);
+    int64_t made = 0;
+    for (const TableShard::Piece& piece : shard.PiecesOf(keys))
+      shard.With(piece.segment, [&](TableSegment& segment) {
+        made += segment
+                    .ApplyValues(piece.Of(keys), ones.data() + piece.begin * kWidth,
+                                 WriteOp::kScatterAdd, {1, 1})
+                    .made;
+      });
+    return made;
+  };
+  EXPECT_EQ(add(0, 1000), 1000);
+  EXPECT_LT(shard.stats().bytes, 200'000);
+  // Sequential keys spread over the segments as random ones do.
+  for (int64_t first = 1000; first < 1'000'000; first += 111'000)
+    EXPECT_EQ(add(first, first + 111'000), 111'000);
+  EXPECT_EQ(add(0, 1000), 0) << "they have rows already";
+  EXPECT_EQ(shard.stats().rows, 1'000'000);
+  EXPECT_LT(shard.stats().bytes, 1'000'000 * (shard.format().row_bytes + 14));
+  for (int64_t i = 0; i < shard.segments(); ++i)
+    shard.With(i, [&](const TableSegment& segment) {
+      EXPECT_NEAR(static_cast<double>(segment.rows()), 1e6 / 256, 400);
+    });
+}
+
 // TSan looks at this one, too.
 TEST(TableShard, ThreadsWriteAndReadSideBySide) {
   Table table({}, 1);
@@ -184,8 +303,14 @@ TEST(TableShard, ThreadsWriteAndReadSideBySide) {
       std::vector<float> out(keys.size() * kWidth);
       for (int step = 0; step < kSteps; ++step) {
         for (const TableShard::Piece& piece : shard.PiecesOf(keys)) {
-          shard.ApplyValues(piece, keys, ones.data(), WriteOp::kScatterAdd, {1, 1});
-          shard.Read(piece, keys, out.data());
+          const absl::Span<const TableKey> some = piece.Of(keys);
+          shard.With(piece.segment, [&](TableSegment& segment) {
+            segment.ApplyValues(some, ones.data() + piece.begin * kWidth, WriteOp::kScatterAdd,
+                                {1, 1});
+          });
+          shard.With(piece.segment, [&](TableSegment& segment) {
+            segment.Read(some, out.data() + piece.begin * kWidth);
+          });
         }
       }
       MutexLock lock(mu);
@@ -196,7 +321,7 @@ TEST(TableShard, ThreadsWriteAndReadSideBySide) {
   MutexLock lock(mu);
   all_ended.Wait(mu, [&] { return ended == kThreads; });
   for (const auto& [key, row] : table.rows()) EXPECT_EQ(std::get<0>(row), kThreads * kSteps) << key;
-  EXPECT_EQ(shard.size().rows, 2000);
+  EXPECT_EQ(shard.stats().rows, 2000);
 }
 
 }  // namespace

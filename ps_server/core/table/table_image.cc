@@ -1,0 +1,106 @@
+#include "ps_server/core/table/table_image.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "variables/table_keys.h"
+
+namespace divvy {
+namespace {
+
+// The places of the heads, by the bucket and then the key.
+template <typename HeadAt>
+std::vector<size_t> InOrder(size_t n, const HeadAt& head_at) {
+  std::vector<std::pair<std::pair<int64_t, int64_t>, size_t>> places;
+  places.reserve(n);
+  for (size_t i = 0; i < n; ++i) {
+    const int64_t key = head_at(i).key;
+    places.push_back({{BucketOf(MixKey(key)), key}, i});
+  }
+  std::sort(places.begin(), places.end());
+  std::vector<size_t> order;
+  order.reserve(n);
+  for (const auto& [rank, place] : places) order.push_back(place);
+  return order;
+}
+
+template <typename Columns>
+void AddHead(const RowHead& head, Columns& columns) {
+  columns.keys.push_back(head.key);
+  columns.counts.push_back(head.count);
+  columns.ticks.push_back(head.tick);
+}
+
+template <typename Columns>
+RowHead HeadAt(const Columns& columns, size_t i) {
+  return {columns.keys[i], static_cast<uint32_t>(columns.counts[i]),
+          static_cast<uint32_t>(columns.ticks[i])};
+}
+
+}  // namespace
+
+void Append(const TableFormat& format, SegmentRows rows, TableImage& image) {
+  const auto row_bytes = static_cast<size_t>(format.row_bytes);
+  const size_t n = rows.rows.size() / row_bytes;
+  const auto row_at = [&](size_t i) { return rows.rows.data() + i * row_bytes; };
+  const auto head_at = [&](size_t i) { return *reinterpret_cast<const RowHead*>(row_at(i)); };
+  const std::vector<size_t> order = InOrder(n, head_at);
+  image.slots.resize(format.slots.size());
+  for (const size_t i : order) AddHead(head_at(i), image);
+  // Column by column: each grows in one place.
+  const auto add_column = [&](int64_t from, int64_t bytes, std::vector<char>& column) {
+    const size_t before = column.size();
+    column.resize(before + n * static_cast<size_t>(bytes));
+    char* to = column.data() + before;
+    for (const size_t i : order) {
+      std::memcpy(to, row_at(i) + from, static_cast<size_t>(bytes));
+      to += bytes;
+    }
+  };
+  add_column(TableFormat::kValuesAt, format.value_bytes, image.values);
+  for (size_t slot = 0; slot < format.slots.size(); ++slot)
+    add_column(format.slots_at[slot], format.slots_at[slot + 1] - format.slots_at[slot],
+               image.slots[slot]);
+  for (const size_t i : InOrder(rows.waiting.size(), [&](size_t at) { return rows.waiting[at]; }))
+    AddHead(rows.waiting[i], image.waiting);
+  if (!rows.filter.empty()) image.filter = std::move(rows.filter);
+}
+
+void Append(TableImage next, TableImage& image) {
+  const auto append = [](auto& to, const auto& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  append(image.keys, next.keys), append(image.counts, next.counts);
+  append(image.ticks, next.ticks), append(image.values, next.values);
+  image.slots.resize(next.slots.size());
+  for (size_t slot = 0; slot < next.slots.size(); ++slot)
+    append(image.slots[slot], next.slots[slot]);
+  append(image.waiting.keys, next.waiting.keys);
+  append(image.waiting.counts, next.waiting.counts);
+  append(image.waiting.ticks, next.waiting.ticks);
+  append(image.filter, next.filter);
+}
+
+bool Restore(const TableImage& image, const TableFormat& format, TableSegment& segment) {
+  const auto value_bytes = static_cast<size_t>(format.value_bytes);
+  std::vector<absl::Span<const char>> slots(format.slots.size());
+  for (size_t i = 0; i < image.keys.size(); ++i) {
+    const TableKey key{image.keys[i], MixKey(image.keys[i])};
+    for (size_t slot = 0; slot < slots.size(); ++slot) {
+      const auto bytes = static_cast<size_t>(format.slots_at[slot + 1] - format.slots_at[slot]);
+      slots[slot] = absl::MakeConstSpan(image.slots[slot]).subspan(i * bytes, bytes);
+    }
+    if (!segment.Restore(key, HeadAt(image, i),
+                         absl::MakeConstSpan(image.values).subspan(i * value_bytes, value_bytes),
+                         slots))
+      return false;
+  }
+  for (size_t i = 0; i < image.waiting.keys.size(); ++i) {
+    const TableKey key{image.waiting.keys[i], MixKey(image.waiting.keys[i])};
+    if (!segment.RestoreWaiting(key, HeadAt(image.waiting, i))) return false;
+  }
+  return segment.RestoreFilter(image.filter);
+}
+
+}  // namespace divvy
