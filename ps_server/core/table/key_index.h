@@ -62,11 +62,21 @@ class KeyIndex {
     return count;
   }
 
-  // REQUIRES: the key is not in the index; row != kNone.
-  void Insert(uint64_t mixed, uint32_t row) {
+  // Makes room for so many keys in all, and for a tenth more. Keys that come bucket by bucket are
+  // best inserted after it: otherwise the first of them lie side by side in a small part of the
+  // index.
+  void Reserve(size_t keys) {
+    if (keys * 6 > entries_.size() * 5) Resize(std::max(kSmallest, keys * 4 / 3));
+  }
+  // Returns how many places it has looked at. REQUIRES: the key is not in the index; row != kNone.
+  size_t Insert(uint64_t mixed, uint32_t row) {
     if ((size_ + 1) * 6 > entries_.size() * 5) Grow();
-    Put({TagOf(mixed), row});
+    const size_t looked = Put({TagOf(mixed), row});
     ++size_;
+    // Such a search tells that keys come bucket by bucket, and that others will follow. An index
+    // that is nearly unused does not grow for it: its keys may all be of one bucket.
+    if (looked > kLongSearch && size_ * kMostUnused > entries_.size()) Grow();
+    return looked;
   }
   // REQUIRES: the key is in the index, with this row.
   void Erase(uint64_t mixed, uint32_t row) {
@@ -120,21 +130,40 @@ class KeyIndex {
   size_t Distance(size_t from, size_t to) const {
     return to >= from ? to - from : to + entries_.size() - from;
   }
-  void Put(Entry entry) {
-    size_t at = HomeOf(entry.tag);
+  size_t Put(Entry entry) {
+    const size_t home = HomeOf(entry.tag);
+    return Distance(home, PutFrom(home, entry)) + 1;
+  }
+  // Returns the place.
+  size_t PutFrom(size_t at, Entry entry) {
     while (entries_[at].row != kNone) at = Behind(at);
     entries_[at] = entry;
+    return at;
   }
   // By a quarter, so that few entries are unused.
-  void Grow() {
-    const std::vector<Entry> old = std::exchange(
-        entries_, std::vector<Entry>(std::max(kSmallest, entries_.size() + entries_.size() / 4)));
-    for (const Entry& entry : old) {
-      if (entry.row != kNone) Put(entry);
-    }
+  void Grow() { Resize(std::max(kSmallest, entries_.size() + entries_.size() / 4)); }
+  // One pass, because the entries lie about in the order of their homes. Those before the first
+  // unused place may have come from the end of the index.
+  void Resize(size_t entries) {
+    const std::vector<Entry> old = std::exchange(entries_, std::vector<Entry>(entries));
+    const auto is_unused = [](const Entry& entry) { return entry.row == kNone; };
+    const auto begin = std::find_if(old.begin(), old.end(), is_unused);
+    size_t last_home = 0, next = 0;
+    const auto put = [&](const Entry& entry) {
+      if (is_unused(entry)) return;
+      const size_t home = HomeOf(entry.tag);
+      // All places from the home before to `next` are used.
+      const bool is_behind = home >= last_home;
+      const size_t at = PutFrom(is_behind ? std::max(home, next) : home, entry);
+      if (is_behind) last_home = home, next = Behind(at);
+    };
+    std::for_each(begin, old.end(), put);
+    std::for_each(old.begin(), begin, put);
   }
 
   static constexpr size_t kSmallest = 16;
+  // Keys in any order need so long a search in one of some ten thousand inserts into a full index.
+  static constexpr size_t kLongSearch = 512, kMostUnused = 8;
   const int64_t first_bucket_;
   const uint64_t tags_of_bucket_;
   std::vector<Entry> entries_;

@@ -1,8 +1,10 @@
 #include "ps_server/core/table/key_index.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "base/random.h"
@@ -40,8 +42,9 @@ class Indexed {
  public:
   explicit Indexed(int64_t first_bucket = 0, int64_t end_bucket = kTableBuckets)
       : index_(first_bucket, end_bucket) {}
+  void Reserve(size_t keys) { index_.Reserve(keys); }
   void Insert(int64_t key) {
-    index_.Insert(MixKey(key), static_cast<uint32_t>(keys_.size()));
+    looked_ += index_.Insert(MixKey(key), static_cast<uint32_t>(keys_.size()));
     rows_[key] = static_cast<uint32_t>(keys_.size());
     keys_.push_back(key);
   }
@@ -70,8 +73,13 @@ class Indexed {
   }
   bool Has(int64_t key) const { return rows_.count(key) > 0; }
   const KeyIndex& index() const { return index_; }
+  // Places that inserts have looked at, over all keys.
+  double looked_for_a_key() const {
+    return static_cast<double>(looked_) / static_cast<double>(keys_.size());
+  }
 
  private:
+  size_t looked_ = 0;
   KeyIndex index_;
   std::vector<int64_t> keys_;
   std::map<int64_t, uint32_t> rows_;
@@ -139,6 +147,53 @@ TEST(KeyIndex, GivesTheRowsOfAnyBuckets) {
     EXPECT_EQ(sum, static_cast<int64_t>(indexed.index().size()));
     EXPECT_THAT(indexed.index().RowsOf(first, first), ::testing::IsEmpty());
   }
+}
+
+// Keys of buckets [0, end_bucket), bucket by bucket, as checkpoints have them.
+std::vector<int64_t> KeysInOrder(int64_t end_bucket, size_t count) {
+  std::vector<int64_t> keys;
+  for (int64_t key = 0; keys.size() < count; ++key) {
+    if (BucketOf(MixKey(key)) < end_bucket) keys.push_back(key);
+  }
+  std::sort(keys.begin(), keys.end(), [](int64_t a, int64_t b) {
+    return std::pair(BucketOf(MixKey(a)), a) < std::pair(BucketOf(MixKey(b)), b);
+  });
+  return keys;
+}
+
+// As a checkpoint is restored: into an index that is as large as it will be.
+TEST(KeyIndex, KeysInTheirOrderFindTheirPlacesAtOnceWhereThereIsRoomForAll) {
+  Indexed indexed(0, 256);
+  const std::vector<int64_t> keys = KeysInOrder(256, 40'000);
+  indexed.Reserve(keys.size());
+  const int64_t bytes = indexed.index().bytes();
+  for (const int64_t key : keys) indexed.Insert(key);
+  EXPECT_LE(indexed.looked_for_a_key(), 5);
+  // Nor does it grow at the first keys that come after a restore.
+  for (int64_t key = 0, more = 0; more < 2'000; ++key) {
+    if (BucketOf(MixKey(-1 - key)) >= 256) continue;
+    indexed.Insert(-1 - key);
+    ++more;
+  }
+  EXPECT_EQ(indexed.index().bytes(), bytes) << "it grew";
+  EXPECT_LE(bytes, 40'000 * 11);
+  indexed.Check();
+}
+
+// Message by message. Without an index that grows ahead, a key would look at thousands of places.
+TEST(KeyIndex, KeysInTheirOrderDoNotPileUp) {
+  Indexed indexed(0, 256);
+  for (const int64_t key : KeysInOrder(256, 40'000)) indexed.Insert(key);
+  EXPECT_LE(indexed.looked_for_a_key(), 200);
+  EXPECT_LE(indexed.index().bytes(), 40'000 * 14);
+  indexed.Check();
+}
+
+TEST(KeyIndex, KeysOfOneBucketDoNotMakeItGrowWithoutEnd) {
+  Indexed indexed(0, 256);
+  for (const int64_t key : KeysInOrder(1, 2'000)) indexed.Insert(key);
+  EXPECT_LE(indexed.index().bytes(), 2'000 * 8 * 10);
+  indexed.Check();
 }
 
 TEST(KeyIndex, TakesFewBytesForAKey) {

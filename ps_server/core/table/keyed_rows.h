@@ -47,6 +47,8 @@ class KeyedRows {
   uint32_t Find(const TableKey& key) const {
     return index_.Find(key.mixed, [&](uint32_t row) { return slabs_.head(row).key == key.key; });
   }
+  // Before many keys are added bucket by bucket: KeyIndex::Reserve.
+  void Reserve(size_t more) { index_.Reserve(index_.size() + more); }
   // A row with the key in its head; the bytes behind the head are undefined. kNoRow: there is no
   // memory. REQUIRES: the key has no row.
   uint32_t Add(const TableKey& key) {

@@ -1,27 +1,35 @@
 #include "ps_server/core/table/table_image.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "variables/table_keys.h"
 
 namespace divvy {
 namespace {
 
-// The places of the heads, by the bucket and then the key.
+// The places of the heads, by the bucket and then the key. Only the keys of one bucket are compared
+// with each other.
 template <typename HeadAt>
 std::vector<size_t> InOrder(size_t n, const HeadAt& head_at) {
-  std::vector<std::pair<std::pair<int64_t, int64_t>, size_t>> places;
-  places.reserve(n);
-  for (size_t i = 0; i < n; ++i) {
-    const int64_t key = head_at(i).key;
-    places.push_back({{BucketOf(MixKey(key)), key}, i});
-  }
-  std::sort(places.begin(), places.end());
-  std::vector<size_t> order;
-  order.reserve(n);
-  for (const auto& [rank, place] : places) order.push_back(place);
+  std::vector<int64_t> buckets(n);
+  for (size_t i = 0; i < n; ++i) buckets[i] = BucketOf(MixKey(head_at(i).key));
+  const auto [least, most] = std::minmax_element(buckets.begin(), buckets.end());
+  const int64_t first = n == 0 ? 0 : *least, count = n == 0 ? 0 : *most - first + 1;
+  // Where the places of each bucket end, once all are there.
+  std::vector<size_t> ends(static_cast<size_t>(count));
+  for (const int64_t bucket : buckets) ++ends[static_cast<size_t>(bucket - first)];
+  std::partial_sum(ends.begin(), ends.end(), ends.begin());
+  std::vector<size_t> order(n), at = ends;
+  for (size_t i = n; i-- > 0;) order[--at[static_cast<size_t>(buckets[i] - first)]] = i;
+  const auto has_lower_key = [&](size_t a, size_t b) { return head_at(a).key < head_at(b).key; };
+  for (size_t b = 0; b < ends.size(); ++b)
+    std::sort(order.begin() + static_cast<ptrdiff_t>(at[b]),
+              order.begin() + static_cast<ptrdiff_t>(ends[b]), has_lower_key);
   return order;
 }
 
@@ -83,6 +91,7 @@ void Append(TableImage next, TableImage& image) {
 }
 
 bool Restore(const TableImage& image, const TableFormat& format, TableSegment& segment) {
+  segment.Reserve(image.keys.size(), image.waiting.keys.size());
   const auto value_bytes = static_cast<size_t>(format.value_bytes);
   std::vector<absl::Span<const char>> slots(format.slots.size());
   for (size_t i = 0; i < image.keys.size(); ++i) {

@@ -357,6 +357,9 @@ TableCounts TableSegment::Write(absl::Span<const TableKey> keys, const TableStam
       several.writes.empty() ? NamedKeys{absl::MakeConstSpan(&keys, 1)} : several;
   TableCounts counts;
   HalvesScratch halves(ScratchElements(format_));
+  // A warm start brings the rows of an empty segment, bucket by bucket.
+  if (result == Result::kAssignedToAnyKey && rows_.index().size() < keys.size())
+    rows_.Reserve(keys.size());
   for (size_t begin = 0; begin < keys.size(); begin += kTogether) {
     const absl::Span<const TableKey> group = keys.subspan(begin, kTogether);
     Prefetch(group);
@@ -571,9 +574,8 @@ SegmentRows TableSegment::Copy() const {
   rows_.ForEach(first_bucket_, end_bucket_, format_.row_bytes, [&](uint32_t row) {
     copy.rows.insert(copy.rows.end(), rows_.at(row), rows_.at(row) + format_.row_bytes);
   });
-  counters_.ForEach(first_bucket_, end_bucket_, sizeof(RowHead), [&](uint32_t counter) {
-    copy.waiting.push_back(counters_.head(counter));
-  });
+  counters_.ForEach(first_bucket_, end_bucket_, sizeof(RowHead),
+                    [&](uint32_t counter) { copy.waiting.push_back(counters_.head(counter)); });
   copy.filter = filter_;
   return copy;
 }

@@ -208,6 +208,8 @@ class TableSegment {
   int64_t bytes() const;
 
   // ---- checkpoints
+  // Before so many rows and waiting counts are restored bucket by bucket.
+  void Reserve(size_t rows, size_t waiting) { rows_.Reserve(rows), counters_.Reserve(waiting); }
   // The rows as they are now.
   SegmentRows Copy() const;
   // Gives a row to a key: its head, values and slots as they lie in a row. False: no memory.
