@@ -160,7 +160,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   void OnApplied(const Node& ps, const CommitRequest& request) override;
   void OnLoad(const Node& ps, const LoadRequest& request) override;
   void OnCreateShards(const Node& ps, const CreateShardsRequest& request) override;
-  void OnToWorker(const ToWorker& message) override;
+  void OnToWorker(Epoch sender, const ToWorker& message) override;
   void OnAttach(const Node& worker, const WorkerAttachRequest& request) override;
   void OnFalselyDone(EntryId step) override { falsely_done_.insert(step); }
   void OnFalseEnd() override;
@@ -240,7 +240,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   // Reads some keys of the table, which makes no row, and writes to others.
   void UseTable(int64_t tag, bool writes, std::vector<script::Move>& moves) const;
   // The minute by which the step dates rows (Dispatch::tick).
-  uint32_t TickOf(const StepCall& call);
+  uint32_t TickOf(const StepCall& call, Epoch epoch);
   static bool LateIsMomentum(int64_t tag) { return tag % 2 == 0; }  // else Adagrad
   std::vector<script::Move> Body(Process& process, const StepCall& call);
   using Floors = std::vector<std::vector<int64_t>>;
@@ -538,8 +538,9 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   int created_ = 0, rounds_done_ = 0, outstanding_ = 0;
   size_t passes_before_ = 0;  // passes that this life finished before the running one
   uint64_t next_token_ = 1;   // of a loop
-  // The minute of each step's newest dispatch.
-  std::map<EntryId, uint32_t> ticks_of_steps_;
+  // The minute of each step's newest dispatch. Coordinators of two epochs may give one id to two
+  // steps, and a dispatch of the older one may arrive last.
+  std::map<std::pair<Epoch, EntryId>, uint32_t> ticks_of_steps_;
   // Grows when an eviction changes the model.
   int64_t table_changes_ = 0;
   // Draws the program's pauses.

@@ -88,9 +88,9 @@ std::vector<std::pair<int64_t, int64_t>> Cluster::Visited() const {
 
 // The wire refuses a higher number of workers, and the share of a worker that does not exist would
 // never be read.
-void Cluster::OnToWorker(const ToWorker& message) {
+void Cluster::OnToWorker(Epoch sender, const ToWorker& message) {
   if (const auto* dispatch = std::get_if<Dispatch>(&message))
-    ticks_of_steps_[dispatch->step] = dispatch->tick;
+    ticks_of_steps_[{sender, dispatch->step}] = dispatch->tick;
   const auto* make = std::get_if<MakeResource>(&message);
   if (make != nullptr) loops_.OnMake(*make);
   const int most = 4 * (config_.num_workers + 4);  // a liar registers a few indices beside its own

@@ -302,7 +302,7 @@ std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) 
   const InputLease lease = IsOfPass(call) ? call.inputs[0] : InputLease{};
   const int64_t positions = ElementsAt(lease, *pass_elements_);
   const bool again = call.attempt > 1 || RanAs(call.step).has_value();
-  const uint32_t tick = TickOf(call);
+  const uint32_t tick = TickOf(call, runner.epoch);
   ran_[runner.job][{call.step, runner.epoch}] = {
       tag, call.learning_rate_scale, 0, call.ordinal.value_or(-1), positions, tick};
   Random random(MixSeeds(MixSeeds(config_.seed, static_cast<uint64_t>(tag)), 1000 + call.attempt));

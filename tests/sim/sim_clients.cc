@@ -289,7 +289,7 @@ class CheckedListener : public StreamListener<ToWorker> {
                                            " was taken for one of session ", frame.session.value(),
                                            " of epoch ", worker.epoch.value()));
       }
-      if (frame.message) site_.OnToWorker(*frame.message);
+      if (frame.message) site_.OnToWorker(sender_, *frame.message);
     }
     listener_->OnFrames(std::move(frames));
   }

@@ -46,8 +46,8 @@ class SimSite {
   virtual void OnFalselyDone(EntryId step) {}
   // A worker reports the size or the end of data that it has not read.
   virtual void OnFalseEnd() {}
-  // A message arrives at a worker.
-  virtual void OnToWorker(const ToWorker& message) {}
+  // A message of the coordinator of the epoch arrives at a worker.
+  virtual void OnToWorker(Epoch sender, const ToWorker& message) {}
   virtual void OnCreateShards(const Node& ps, const CreateShardsRequest& request) {}
   // An Attach arrives at a worker.
   virtual void OnAttach(const Node& worker, const WorkerAttachRequest& request) {}

@@ -93,6 +93,8 @@ void AddEvictions(SimConfig& config) {
     config.evict_below_norm = random.Chance(0.4);
     config.evict_unused = config.evict_below_norm ? 0 : 1 + static_cast<int>(random.Below(2));
   }
+  // With a filter it is open which rows are unused (Cluster::CheckTableRows).
+  if (config.evict_unused > 0) config.admit_by_filter = false;
   config.rounds += 6;
   config.fault_time = absl::Minutes(5);
   config.fault_rate /= 8;
