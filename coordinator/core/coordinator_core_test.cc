@@ -433,6 +433,17 @@ TEST_F(CoordinatorCoreTest, WhatAReadBringsIsAssembledOutsideOfTheOutbox) {
   EXPECT_EQ(within_an_answer, std::vector<bool>({false}));
 }
 
+TEST_F(CoordinatorCoreTest, AStepHasTheMinuteOfTheJob) {
+  Start(1, 1);
+  Schedule("a");
+  EXPECT_EQ(workers_[0]->dispatched.back().tick, 0u);
+  workers_[0]->FinishNext();
+  world_.RunFor(absl::Minutes(3));
+  Schedule("b");
+  ASSERT_FALSE(workers_[0]->dispatched.empty());
+  EXPECT_EQ(workers_[0]->dispatched.back().tick, 3u);
+}
+
 TEST_F(CoordinatorCoreTest, StepsStartInOrderAndSeveralWaitAtAWorker) {
   Start(1, 1);
   for (const char* name : {"a", "b", "c", "d"}) Schedule(name);

@@ -411,6 +411,7 @@ void CoordinatorCore::Tick() {
   for (const Ps& ps : servers_) CheckPs(ps, now);
   if (MayAttachWorkers() || phase_.Is(Phase::kEnding)) WantSync();
   for (auto& [index, worker] : workers_.all()) CheckWorker(worker, now);
+  steps_.NoteTime();
   checkpoint_maker_.CheckTime(now);
   writes_.CheckHold(now);
   const bool is_stuck = phase_.Is(Phase::kRunning) && !checkpoint_maker_.after_release();

@@ -655,13 +655,14 @@ void StepQueue::Resume() {
 }
 
 // Time in which the job did not run does not count: rows that no step could name are not old.
-uint32_t StepQueue::tick() const {
-  return first_tick_ + static_cast<uint32_t>(absl::ToInt64Minutes(clock_.Elapsed() - ticks_since_));
+void StepQueue::NoteTime() {
+  tick_ =
+      first_tick_ + static_cast<uint32_t>(absl::ToInt64Minutes(clock_.Elapsed() - ticks_since_));
 }
 
 void StepQueue::RestoreState(const Totals& totals) {
   totals_ = totals;
-  first_tick_ = totals.tick;
+  tick_ = first_tick_ = totals.tick;
   ticks_since_ = clock_.Elapsed();
   restored_steps_ = totals.finished_steps;
 }

@@ -109,8 +109,10 @@ class StepQueue {
   void StopRun(uint64_t token);
   void SetLearningRateScale(double scale);
   double learning_rate_scale() const { return learning_rate_scale_; }
-  // Dispatch::tick of what begins now: minutes in which the job has run.
-  uint32_t tick() const;
+  // Dispatch::tick of what begins now: minutes in which the job has run, as of the last NoteTime.
+  // So all that one event begins has the minute that the store has.
+  uint32_t tick() const { return tick_; }
+  void NoteTime();
   // Keeps `error` until a call raises it. Does nothing if an error is kept already.
   void StoreError(absl::Status error);
 
@@ -278,6 +280,7 @@ class StepQueue {
   std::deque<std::shared_ptr<RunState>> runs_;
   std::vector<ErrorWaiter> joins_;
   Totals totals_;
+  uint32_t tick_ = 0;
   // The tick at `ticks_since_`.
   uint32_t first_tick_ = 0;
   absl::Duration ticks_since_ = clock_.Elapsed();

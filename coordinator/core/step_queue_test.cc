@@ -400,8 +400,23 @@ TEST_F(StepQueueTest, ATickIsAMinuteInWhichTheJobRan) {
   steps_.RestoreState({10, 0, 10, 0, /*tick=*/100});
   EXPECT_EQ(steps_.tick(), 100u);
   Advance(absl::Seconds(150));
+  steps_.NoteTime();
   EXPECT_EQ(steps_.tick(), 102u);
   EXPECT_FALSE(steps_.has_trained());
+}
+
+// The store has the minute before an entry is dated by it, so both must see the same one.
+TEST_F(StepQueueTest, AMinuteThatPassesWithinAnEventDatesNoneOfItsSteps) {
+  AddWorker(0);
+  Schedule("first");
+  Advance(absl::Minutes(1));
+  EXPECT_EQ(steps_.tick(), 0u);
+  Schedule("second");
+  EXPECT_EQ(workers_.all()[0].in_flight.back()->tick, 0u);
+  steps_.NoteTime();
+  Finish(workers_.all()[0]);
+  Schedule("third");
+  EXPECT_EQ(workers_.all()[0].in_flight.back()->tick, 1u);
 }
 
 // ---- depth by time ----

@@ -49,6 +49,11 @@ class StoredStateTest : public StepsTest<FakeStepHost> {
     return row;
   }
 
+  void PassTime(absl::Duration time) {
+    Advance(time);
+    steps_.NoteTime();
+  }
+
   NoDialer dialer_;
   ServerSet servers_;
   StoredState stored_;
@@ -93,16 +98,16 @@ TEST_F(StoredStateTest, WhatHasChangedIsToldOnceAndOneChangeAtATime) {
 // The next coordinator adopts rows of tables that are dated by them.
 TEST_F(StoredStateTest, TheMinutesOfTheJobAreStoredBeforeAnEntryIsDatedByThem) {
   stored_.Whole(*Layout::Empty());
-  Advance(absl::Seconds(59));
+  PassTime(absl::Seconds(59));
   EXPECT_TRUE(stored_.IsStored());
-  Advance(absl::Seconds(1));
+  PassTime(absl::Seconds(1));
   EXPECT_FALSE(stored_.IsStored());
   const std::optional<StoreChange> change = stored_.TakeChange(*Layout::Empty());
   ASSERT_TRUE(change);
   EXPECT_EQ(change->state->state.tick, 1u);
   stored_.NotePut();
   EXPECT_TRUE(stored_.IsStored());
-  Advance(absl::Minutes(10));
+  PassTime(absl::Minutes(10));
   EXPECT_EQ(stored_.TakeChange(*Layout::Empty())->state->state.tick, 11u);
 }
 
