@@ -249,8 +249,8 @@ TEST_F(LayoutChangesTest, TheSameOptionsNeedNoServerAndAnotherWidthIsRefused) {
   const absl::Status refused =
       plan_.PrepareVariable(TableWith(100, /*width=*/5), std::nullopt, VariableId(7)).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(refused));
-  for (const char* width : {"a dynamic table of float32 of width 5",
-                            "a dynamic table of float32 of width 4"})
+  for (const char* width :
+       {"a dynamic table of float32 of width 5", "a dynamic table of float32 of width 4"})
     EXPECT_NE(refused.message().find(width), absl::string_view::npos) << refused;
   Create(TableWith(100));
   EXPECT_TRUE(host_.created.empty());
@@ -281,6 +281,36 @@ TEST_F(LayoutChangesTest, WhatServersHoldGetsTheOptionsThatWereDeclared) {
     EXPECT_EQ(next.to_change().count(user), changes ? 1u : 0u);
     EXPECT_EQ(next.to_change().size(), changes ? 1u : 0u);
   }
+}
+
+TEST_F(LayoutChangesTest, OptionsThatGiveAPartNoRowAreRefusedForWhatServersHold) {
+  Create(TableWith(100));
+  Finish();
+  const std::shared_ptr<const Layout> held = plan_.layout();
+  LayoutPlan next(options_);
+  next.SetNumPs(2);
+  const DynamicTable in_one_part("user", {.width = 4, .optimizer = Adam{0.1}, .max_rows = 1});
+  ASSERT_TRUE(next.Declare(in_one_part, std::nullopt, VariableId(50)).ok());
+  const absl::Status refused = next.Adopt(held);
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_NE(refused.message().find("max_rows is 1, and the table has 2 parts"),
+            absl::string_view::npos)
+      << refused;
+}
+
+TEST_F(LayoutChangesTest, AStateWhoseTableHasTooFewRowsForItsPartsIsRefused) {
+  JobState state;
+  VariableLayout user;
+  user.id = VariableId(1);
+  user.spec = DynamicTable("user", {.width = 4, .optimizer = Adam{0.1}, .max_rows = 3});
+  user.offsets = {0, 1, 2, 3, kTableBuckets};
+  user.ps = {0, 1, 0, 1};
+  state.layout = Layout::Empty()->With(user);
+  const absl::Status refused = plan_.Relayout(state, [] { return VariableId(); });
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_NE(refused.message().find("max_rows is 3, and the table has 4 parts"),
+            absl::string_view::npos)
+      << refused;
 }
 
 TEST_F(LayoutChangesTest, AJobThatFailsTakesAllCompletionsAwayAndRefusesWhatComesLater) {

@@ -109,14 +109,16 @@ absl::Status CheckTensorNames(const VariableSpec& spec, const Layout& layout) {
   return absl::OkStatus();
 }
 
-// A new table for which each part may have a row.
+// Each part of the table may have a row.
 absl::Status CheckMaxRows(const VariableLayout& table) {
   const int64_t most = table.spec.table ? table.spec.table->max_rows : 0;
   if (most == 0 || most >= table.num_shards()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "dynamic table \"", table.spec.name, "\": max_rows is ", most, ", and the table has ",
-      table.num_shards(), " parts, each with its share of the rows: set max_rows to at least ",
-      table.num_shards(), ", or give the table a partitioner that makes fewer parts"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("dynamic table \"", table.spec.name, "\": max_rows is ", most,
+                   ", and the table has ", table.num_shards(),
+                   " parts, each with its share of the rows: declare it with max_rows of at "
+                   "least ",
+                   table.num_shards()));
 }
 
 bool HaveSameOptions(const VariableSpec& a, const VariableSpec& b) {
@@ -338,6 +340,7 @@ absl::Status LayoutPlan::AddTo(NewLayout& relaid, const JobState& state, const V
                                const std::optional<Colocation>& with, VariableId id) {
   ASSIGN_OR_RETURN(Change change, PrepareIn(*relaid.layout, spec, with, id));
   VariableLayout variable = std::move(change.variable);
+  RETURN_IF_ERROR(CheckMaxRows(variable));
   const VariableLayout* const saved = state.layout->Find(spec.name);
   if (saved != nullptr) {
     RETURN_IF_ERROR(CheckSameVariable(spec, saved->spec));
@@ -396,6 +399,7 @@ absl::Status LayoutPlan::Adopt(std::shared_ptr<const Layout> held) {
       RETURN_IF_ERROR(CheckSameVariable(declared.spec, old->spec));
       unclaimed.erase(declared.spec.name);
       VariableLayout claimed = Claimed(*old, declared.spec);
+      RETURN_IF_ERROR(CheckMaxRows(claimed));
       if (!HaveSameOptions(declared.spec, old->spec)) {
         TellChange(declared.spec, old->spec);
         AppendShards(ShardSpecsOf(claimed, Zeros()), made);

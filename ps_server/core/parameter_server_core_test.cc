@@ -1266,7 +1266,7 @@ class FakeFiles : public CheckpointFiles {
   std::map<CheckpointId, Checkpoint> checkpoints;
   absl::Status create_error, append_error, read_error;
   std::map<std::string, int64_t> read_bytes;  // by tensor
-  std::function<void()> while_appending;  // called during an append
+  std::function<void()> while_appending;      // called during an append
 
  private:
   class Part : public CheckpointPart {
@@ -2178,7 +2178,7 @@ TEST_F(TableTest, ACheckpointHasTheRowsOfItsMomentAndAnyCutReadsThem) {
   const TableOptions rules[] = {{AdmitAlways()},
                                 {AdmitAfter{2}},
                                 {AdmitAfter{2, 1 << 20}},
-                                {AdmitAlways(), EvictLeastRecent(), {}, 300}};
+                                {AdmitAlways(), EvictLeastRecent(), {}, 300, {}}};
   const DType dtypes[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
   for (const TableOptions& rule : rules) {
     for (uint64_t seed = 1; seed <= 6; ++seed) {

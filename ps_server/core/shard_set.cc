@@ -40,6 +40,9 @@ absl::Status ShardSet::Begin(ShardBatch& batch) {
   for (const auto& [shard, options] : batch.changed) makers_[shard->spec().key] = &batch;
   bytes_being_made_ += batch.bytes;
   TellTables();
+  // A change of options may end half done, with the epoch. The next coordinator must not take this
+  // server for one of the layout before.
+  if (!batch.changed.empty()) RaiseLayout(batch.request.layout_version, batch.request.layout_hash);
   return absl::OkStatus();
 }
 

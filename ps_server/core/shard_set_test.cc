@@ -6,6 +6,7 @@
 
 #include "gtest/gtest.h"
 #include "protocol/error.h"
+#include "variables/table_keys.h"
 
 namespace divvy {
 namespace {
@@ -73,6 +74,29 @@ TEST(ShardSetTest, ABatchThatIsDroppedLeavesNothing) {
   EXPECT_TRUE(set.table()->empty());
   EXPECT_EQ(set.layout_version(), 0u);
   Make(set, Create({Spec(Key(2))}));
+}
+
+// The epoch may end when some segments have the new options. A coordinator that adopted this server
+// as one of the layout before would not send the options again.
+TEST(ShardSetTest, AChangeOfOptionsIsOfItsLayoutFromTheBegin) {
+  ShardSet set(1 << 20, kBlockBytes);
+  ShardSpec table = Spec(Key(1));
+  table.dtype = DType::kFloat32;
+  table.shape = table.full_shape = Shape{kTableBuckets, 2};
+  table.table = TableOptions();
+  Make(set, Create({table}, 3));
+  ShardBatch same(Create({table}, 4));
+  ASSERT_TRUE(set.Begin(same).ok());
+  EXPECT_EQ(set.layout_version(), 3u) << "nothing changes";
+  ASSERT_TRUE(set.End(same).ok());
+  table.table->max_rows = 100;
+  ShardBatch other(Create({table}, 5));
+  ASSERT_TRUE(set.Begin(other).ok());
+  EXPECT_TRUE(set.IsMaking({table}));
+  EXPECT_EQ(set.layout_version(), 5u);
+  EXPECT_EQ(set.layout_hash(), 50u);
+  ASSERT_TRUE(set.End(other).ok());
+  EXPECT_FALSE(set.IsMaking({table}));
 }
 
 TEST(ShardSetTest, AShardThatExistsIsNotMadeAgain) {

@@ -299,7 +299,7 @@ TEST_F(TablesTest, EachPartMayHaveARow) {
   };
   const absl::Status few = create(2);
   EXPECT_EQ(few.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(few.message()), HasSubstr("set max_rows to at least 3"));
+  EXPECT_THAT(std::string(few.message()), HasSubstr("declare it with max_rows of at least 3"));
   EXPECT_TRUE(create(3).ok());
 }
 
