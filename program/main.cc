@@ -69,7 +69,12 @@ class SignalWatch {
  private:
   void Watch() {
     const Termination::Event event = termination_.Wait();
-    if (event.signal == 0) return;
+    if (event.signal == 0) {
+      // An operator's drain ends the program's calls at once. So the program may return, and call
+      // Stop, before this thread has seen that it was asked to end.
+      if (const auto asked = termination_.WaitFor(absl::ZeroDuration())) code_ = asked->exit_code;
+      return;
+    }
     code_ = event.exit_code;
     DIVVY_LOG(INFO) << "chief: asked to end: waits for the steps in flight, for "
                     << absl::FormatDuration(DrainTimeoutFromFlags()) << " at most";

@@ -1,6 +1,7 @@
 // Payloads in memory that the client and the server share.
 #include <cstring>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -138,18 +139,20 @@ TEST_F(SharedPayloadTest, BoolsAreCopiedAndNeedTheServersMemory) {
 TEST_F(SharedPayloadTest, ASmallTensorDoesNotKeepTheMemoryOfItsPull) {
   AwaitMemory();
   std::vector<Tensor> small;
-  const void* large = nullptr;
-  // The memory has 16 GiB of addresses, so a block that is not used again lies elsewhere.
-  for (int i = 0; i < 5; ++i) {
+  std::set<const void*> blocks;
+  constexpr int kPulls = 12;
+  // The memory has 16 GiB of addresses, so a block that is not used again lies elsewhere. The
+  // thread that has brought a reply may still hold it when the next pull begins.
+  for (int i = 0; i < kPulls; ++i) {
     const auto pulled = SendPull(PullOf({100, kLarge}));
     auto asked = handler_.pulls.Take();
     asked.done(Made(asked.request, {Filled(100, static_cast<float>(i)), Filled(kLarge)}));
     absl::StatusOr<PullReply> got = pulled->Take();
     ASSERT_TRUE(got.ok()) << got.status();
     small.push_back(got->parts[0].values);
-    if (i > 0) EXPECT_EQ(got->parts[1].values.data(), large);
-    large = got->parts[1].values.data();
+    blocks.insert(got->parts[1].values.data());
   }
+  EXPECT_LE(blocks.size(), kPulls / 2);
   for (size_t i = 0; i < small.size(); ++i)
     EXPECT_TRUE(BitwiseEqual(small[i], Filled(100, static_cast<float>(i))));
 }
