@@ -17,6 +17,8 @@
 #include "base/version.h"
 #include "task/flag_help.h"
 #include "tools/ctl/commands.h"
+#include "tools/ctl/gen/command.h"
+#include "tools/ctl/gen/generate.h"
 
 namespace divvy {
 namespace {
@@ -85,10 +87,11 @@ const std::vector<Command>& Commands() {
        {"out", "job", "ps", "workers", "days", "add", "force"},
        CertsCommand},
       {"gen",
-       "compose --ps=P --workers=W --image=I -- /program ARGS",
-       "prints a docker-compose file",
-       {"ps", "workers", "image", "checkpoints", "data", "evaluator", "gpus_per_worker", "tls_dir"},
-       GenCommand},
+       "kubernetes | tfjob | jobset | slurm | systemd | prometheus | compose -- ./program ARGS",
+       "prints the files that run a program as a job on Kubernetes (also with Kubeflow or JobSet), "
+       "Slurm, systemd or Compose, and Prometheus' configuration for a job. Applies nothing. The "
+       "help of a flag begins with the kinds that use it",
+       gen::FlagNames(), GenCommand},
   };
   return commands;
 }

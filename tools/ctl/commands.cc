@@ -24,7 +24,6 @@
 #include "rpc/credentials.h"
 #include "task/task_end.h"
 #include "task/task_flags.h"
-#include "tools/config/compose_file.h"
 #include "tools/config/describe_cluster.h"
 #include "tools/ctl/certs.h"
 #include "tools/ctl/checkpoint.h"
@@ -75,17 +74,6 @@ ABSL_FLAG(bool, evaluator, false,
           "launch, gen: add an evaluator, which scores the job's checkpoints");
 ABSL_FLAG(bool, usage, false,
           "launch: print at the end how much CPU time and memory each task has used");
-// gen
-ABSL_FLAG(int, gpus_per_worker, 0,
-          "gen: GPUs of the host for each worker. No two workers share a GPU");
-ABSL_FLAG(std::string, image, "", "gen: the container image");
-ABSL_FLAG(std::string, checkpoints, "checkpoints",
-          "gen: where the chief and all parameter servers keep checkpoints: the name of a volume, "
-          "or a directory of the host (with a slash)");
-ABSL_FLAG(std::string, data, "",
-          "gen: a directory of the host that the program sees as /data. Default: the image's own "
-          "/data");
-ABSL_FLAG(std::string, tls_dir, "./certs", "gen: the directory of `divvyctl certs`, on the host");
 // health
 ABSL_FLAG(std::string, service, "", "health: the service to check; empty: the whole task");
 ABSL_FLAG(absl::Duration, connect_timeout, absl::Seconds(1), "health: how long to try to connect");
@@ -322,27 +310,6 @@ int ConfigCommand(const std::vector<std::string>& args) {
   const ClusterDescription description = DescribeCluster(*sources);
   std::fputs(description.text.c_str(), stdout);
   return description.can_run ? EXIT_SUCCESS : exit_codes::kConfiguration;
-}
-
-int GenCommand(const std::vector<std::string>& args) {
-  if (args.empty() || args[0] != "compose")
-    return Misuse(
-        "gen makes a compose file only: divvyctl gen compose --ps=P --workers=W --image=I -- "
-        "/program ARGS");
-  ComposeOptions options;
-  options.num_ps = NumPs();
-  options.num_workers = absl::GetFlag(FLAGS_workers);
-  options.gpus_per_worker = absl::GetFlag(FLAGS_gpus_per_worker);
-  options.image = absl::GetFlag(FLAGS_image);
-  options.tls_dir = absl::GetFlag(FLAGS_tls_dir);
-  options.checkpoints = absl::GetFlag(FLAGS_checkpoints);
-  options.data = absl::GetFlag(FLAGS_data);
-  options.evaluator = absl::GetFlag(FLAGS_evaluator);
-  options.command.assign(args.begin() + 1, args.end());
-  const absl::StatusOr<std::string> file = ComposeFile(options);
-  if (!file.ok()) return Misuse(file.status().message());
-  std::fputs(file->c_str(), stdout);
-  return EXIT_SUCCESS;
 }
 
 namespace {

@@ -21,7 +21,6 @@ int DrainCommand(const std::vector<std::string>& args);
 int ResizeCommand(const std::vector<std::string>& args);
 int HealthCommand(const std::vector<std::string>& args);
 int CertsCommand(const std::vector<std::string>& args);
-int GenCommand(const std::vector<std::string>& args);
 
 }  // namespace divvy
 

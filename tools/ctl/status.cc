@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cluster/config_json.h"
+#include "coordinator/report/format.h"
 #include "google/protobuf/util/json_util.h"
 #include "proto/divvy.grpc.pb.h"
 #include "tools/ctl/survey.h"
@@ -29,10 +30,6 @@ std::string TaskName(const v1::TaskStatus& status) {
   }
 }
 
-std::string Mebibytes(int64_t bytes) {
-  return absl::StrFormat("%.1f", static_cast<double>(bytes) / (1 << 20));
-}
-
 // Empty for a worker of an older build, which does not report its devices.
 std::string DevicesOf(const v1::WorkerStatus& worker) {
   std::vector<std::string> gpus;
@@ -40,8 +37,8 @@ std::string DevicesOf(const v1::WorkerStatus& worker) {
     if (!absl::StartsWith(device.device(), "GPU:")) continue;
     gpus.push_back(absl::StrCat(device.device(), " ", device.name()));
     if (device.memory_limit_bytes() == 0) continue;
-    absl::StrAppend(&gpus.back(), " (", Mebibytes(device.memory_bytes()), " of ",
-                    Mebibytes(device.memory_limit_bytes()), " MiB)");
+    absl::StrAppend(&gpus.back(), " (", FormatBytes(device.memory_bytes()), " of ",
+                    FormatBytes(device.memory_limit_bytes()), ")");
   }
   if (!gpus.empty()) return absl::StrCat(", on ", absl::StrJoin(gpus, ", "));
   if (worker.devices_size() > 1)
@@ -76,7 +73,7 @@ std::vector<std::string> TableLines(const v1::CoordinatorStatus& coordinator) {
     lines.push_back(absl::StrCat(
         "table ", table.name(), ": ", stats.rows(), " rows",
         table.max_rows() > 0 ? absl::StrCat(" of at most ", table.max_rows()) : "", ", ",
-        Mebibytes(stats.bytes()), " MiB",
+        FormatBytes(stats.bytes()),
         stats.waiting() > 0 ? absl::StrCat(", ", stats.waiting(), " keys wait to be admitted") : "",
         stats.evicted() > 0 ? absl::StrCat(", ", stats.evicted(), " evicted") : ""));
     if (stats.refused() > 0)
@@ -99,7 +96,7 @@ std::string Figures(const v1::TaskStatus& status) {
     }
     case v1::TaskStatus::kPs: {
       const v1::PsStatus& ps = status.ps();
-      return absl::StrCat(ps.shards(), " shards, ", Mebibytes(ps.memory_bytes()), " MiB, ",
+      return absl::StrCat(ps.shards(), " shards, ", FormatBytes(ps.memory_bytes()), ", ",
                           ps.applied_seq(), " commits applied", RowsOfTables(ps));
     }
     case v1::TaskStatus::kWorker: {

@@ -76,7 +76,7 @@ TEST(StatusTest, AWorkersRowNamesItsGpusAndTheirMemoryWhereItIsLimited) {
   status.mutable_worker()->mutable_devices(1)->set_memory_limit_bytes(10 << 20);
   status.mutable_worker()->mutable_devices(1)->set_memory_bytes(3 << 19);
   EXPECT_THAT(Shown(status),
-              HasSubstr("on GPU:0 NVIDIA H200, GPU:1 NVIDIA H200 (1.5 of 10.0 MiB)\n"));
+              HasSubstr("on GPU:0 NVIDIA H200, GPU:1 NVIDIA H200 (1.5 MiB of 10 MiB)\n"));
   EXPECT_THAT(
       Shown(status, As::kJson),
       AllOf(HasSubstr(R"("device":"GPU:1","name":"NVIDIA H200","memory_limit_bytes":"10485760")"),

@@ -19,6 +19,7 @@
 #include "base/exit_codes.h"
 #include "base/status_macros.h"
 #include "cluster/config_json.h"
+#include "coordinator/report/format.h"
 #include "proto/divvy.grpc.pb.h"
 #include "tools/ctl/operate.h"
 #include "tools/ctl/survey.h"
@@ -52,10 +53,6 @@ std::string Aligned(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
-std::string Mebibytes(int64_t bytes) {
-  return absl::StrFormat("%.1f MiB", static_cast<double>(bytes) / (1 << 20));
-}
-
 // The cells of a table's numbers, under StatsHeader.
 const std::vector<std::string>& StatsHeader() {
   static const auto& header =
@@ -63,9 +60,8 @@ const std::vector<std::string>& StatsHeader() {
   return header;
 }
 std::vector<std::string> Cells(const TablePartStats& stats) {
-  return {absl::StrCat(stats.rows),    absl::StrCat(stats.waiting),
-          Mebibytes(stats.bytes),      absl::StrCat(stats.admitted),
-          absl::StrCat(stats.refused), absl::StrCat(stats.evicted)};
+  return {absl::StrCat(stats.rows),     absl::StrCat(stats.waiting), FormatBytes(stats.bytes),
+          absl::StrCat(stats.admitted), absl::StrCat(stats.refused), absl::StrCat(stats.evicted)};
 }
 std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
   a.insert(a.end(), b.begin(), b.end());
@@ -76,8 +72,7 @@ std::vector<std::string> operator+(std::vector<std::string> a, const std::vector
 std::string JsonOf(const TablePartStats& stats) {
   return absl::StrFormat(
       R"("rows":"%d","waiting":"%d","bytes":"%d","admitted":"%d","refused":"%d","evicted":"%d")",
-      stats.rows, stats.waiting, stats.bytes, stats.admitted, stats.refused,
-      stats.evicted);
+      stats.rows, stats.waiting, stats.bytes, stats.admitted, stats.refused, stats.evicted);
 }
 
 // What a person does about keys that found no room.

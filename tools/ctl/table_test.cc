@@ -146,7 +146,7 @@ TEST_F(TableTest, TheListHasTheSumOfEachTable) {
   EXPECT_EQ(TextOf(ListTables(options_)),
             "TABLE  ROWS  WAITING   MEMORY  ADMITTED  REFUSED  EVICTED  MOST ROWS  SERVERS\n"
             "ad        7        3  1.5 MiB        12        0        5        any        1\n"
-            "user   2001        6  3.0 MiB      2011        0       10    1000000        2\n");
+            "user   2001        6    3 MiB      2011        0       10    1000000        2\n");
   options_.json = true;
   EXPECT_EQ(TextOf(ListTables(options_)),
             R"({"table":"ad","rows":"7","waiting":"3","bytes":"1572864","admitted":"12",)"
@@ -166,7 +166,7 @@ TEST_F(TableTest, ATableIsShownByServer) {
             "SERVER  ROWS  WAITING   MEMORY  ADMITTED  REFUSED  EVICTED\n"
             "ps 0    1000        3  1.5 MiB      1005        0        5\n"
             "ps 1    1001        3  1.5 MiB      1006        0        5\n"
-            "all     2001        6  3.0 MiB      2011        0       10\n"
+            "all     2001        6    3 MiB      2011        0       10\n"
             "\n"
             "at most 1000000 rows (max_rows)\n");
   options_.json = true;
