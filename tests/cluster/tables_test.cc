@@ -179,7 +179,8 @@ TEST_F(TablesTest, HalvesAreTheSameForAnyNumberOfServersAndInACheckpoint) {
     }
     for (const Tensor& each : rows) EXPECT_TRUE(BitwiseEqual(each, rows[0]));
     EXPECT_EQ(rows[0].dtype(), DType::kFloat32);
-    for (const float value : *rows[0].values<float>())
+    const auto values = rows[0].values<float>();
+    for (const float value : *values)
       EXPECT_EQ(value, dtype == DType::kFloat16 ? Half::FromFloat(value).ToFloat()
                                                 : BFloat16::FromFloat(value).ToFloat());
     {
