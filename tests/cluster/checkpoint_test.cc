@@ -17,6 +17,7 @@
 #include "gtest/gtest.h"
 #include "program/embedded.h"
 #include "strategy/trainer_support.h"
+#include "tests/cluster/one_worker_test.h"
 
 namespace divvy {
 namespace {
@@ -47,20 +48,8 @@ absl::Status Train(WorkerContext& worker, int64_t amount) {
 }
 const Step kTrain("test/checkpoint/train", Train);
 
-class CheckpointTest : public ::testing::Test {
+class CheckpointTest : public OneWorkerTest {
  protected:
-  CheckpointTest()
-      : directory_(absl::StrCat(::testing::TempDir(), "/",
-                                ::testing::UnitTest::GetInstance()->current_test_info()->name())) {}
-
-  // With one worker, the order of the steps is fixed.
-  absl::StatusOr<std::unique_ptr<EmbeddedCluster>> Start(int num_ps) {
-    EmbeddedSetup setup;
-    setup.options.num_ps = num_ps;
-    setup.options.num_workers = 1;
-    setup.options.checkpoint_dir = directory_;
-    return EmbeddedCluster::Start(setup);
-  }
   static absl::Status Create(Coordinator& coordinator,
                              std::vector<VariableSpec> specs = {kTable, kBasis, kCount}) {
     for (const VariableSpec& spec : specs)
@@ -89,8 +78,6 @@ class CheckpointTest : public ::testing::Test {
     bytes[bytes.size() / 2] ^= 1;
     ASSERT_TRUE(FileSystem::Real().ReplaceFile(file, bytes).ok());
   }
-
-  const std::string directory_;
 };
 
 TEST_F(CheckpointTest, TrainingGoesOnWithOtherServersAsIfNothingHadHappened) {

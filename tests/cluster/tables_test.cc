@@ -15,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "program/embedded.h"
+#include "tests/cluster/one_worker_test.h"
 #include "variables/first_rows.h"
 
 namespace divvy {
@@ -56,20 +57,8 @@ absl::Status TrainBags(WorkerContext& worker, Nest lists) {
 }
 const Step kTrainBags("tables_test/train_bags", TrainBags);
 
-class TablesTest : public ::testing::Test {
+class TablesTest : public OneWorkerTest {
  protected:
-  TablesTest()
-      : directory_(absl::StrCat(::testing::TempDir(), "/",
-                                ::testing::UnitTest::GetInstance()->current_test_info()->name())) {}
-
-  // With one worker, the order of the steps is fixed.
-  absl::StatusOr<std::unique_ptr<EmbeddedCluster>> Start(int num_ps) {
-    EmbeddedSetup setup;
-    setup.options.num_ps = num_ps;
-    setup.options.num_workers = 1;
-    setup.options.checkpoint_dir = directory_;
-    return EmbeddedCluster::Start(setup);
-  }
   // The keys of step `i`.
   static Tensor KeysOf(int i) {
     std::vector<int64_t> keys;
@@ -92,8 +81,6 @@ class TablesTest : public ::testing::Test {
     for (int64_t i = 0; i < kKeys; ++i) keys[static_cast<size_t>(i)] = i;
     return Tensor::Vector<int64_t>(keys);
   }
-
-  const std::string directory_;
 };
 
 TEST_F(TablesTest, ATableTrainsAsAVariableWithARowForEachKeyDoes) {
@@ -578,10 +565,8 @@ TEST_F(TablesTest, ACheckpointTellsWhatItsTableHad) {
 // ---- full tables --------------------------------------------------------------------------------
 
 DynamicTable Limited(int64_t max_rows, TableOptions::Full full) {
-  return DynamicTable("user", {.width = kWidth,
-                               .optimizer = Adam{0.1},
-                               .max_rows = max_rows,
-                               .full = full});
+  return DynamicTable(
+      "user", {.width = kWidth, .optimizer = Adam{0.1}, .max_rows = max_rows, .full = full});
 }
 
 TEST_F(TablesTest, AFullTableRefusesKeysAndSaysSo) {

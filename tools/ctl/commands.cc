@@ -93,13 +93,6 @@ namespace {
 constexpr int kTasksByDefault = 2;
 constexpr int kBadArguments = 1;  // as grpc_health_probe has it
 
-int NumPs() { return absl::GetFlag(FLAGS_ps).value_or(kTasksByDefault); }
-
-int Misuse(absl::string_view what) {
-  WriteStandardError(absl::StrCat("divvyctl ", what, "\n"));
-  return exit_codes::kUsage;
-}
-
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> Credentials() {
   ASSIGN_OR_RETURN(const std::optional<TlsFiles> files, TlsFilesFromFlags());
   if (files) RETURN_IF_ERROR(CheckTlsFiles(*files));
@@ -219,7 +212,7 @@ int Export(const std::string& from, const std::string& to) {
 
 int LaunchCommand(const std::vector<std::string>& args) {
   LaunchOptions options;
-  options.ps = NumPs();
+  options.ps = NumPsFromFlags();
   options.workers = absl::GetFlag(FLAGS_workers);
   options.command = args;
   options.logs = absl::GetFlag(FLAGS_logs);
@@ -325,12 +318,19 @@ std::string CertificatesText(std::vector<std::string> names) {
 
 }  // namespace
 
+int NumPsFromFlags() { return absl::GetFlag(FLAGS_ps).value_or(kTasksByDefault); }
+
+int Misuse(absl::string_view what) {
+  WriteStandardError(absl::StrCat("divvyctl ", what, "\n"));
+  return exit_codes::kUsage;
+}
+
 int CertsCommand(const std::vector<std::string>& args) {
   if (!args.empty()) return Misuse("certs takes flags only");
   CertsOptions options;
   options.out = absl::GetFlag(FLAGS_out);
   options.job = absl::GetFlag(FLAGS_job);
-  options.ps = NumPs();
+  options.ps = NumPsFromFlags();
   options.workers = absl::GetFlag(FLAGS_workers);
   options.lifetime = absl::Hours(24) * absl::GetFlag(FLAGS_days);
   options.force = absl::GetFlag(FLAGS_force);

@@ -6,7 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+
 namespace divvy {
+
+// --ps, or the number of parameter servers without it.
+int NumPsFromFlags();
+// Says on standard error what is wrong with the command line. Returns the exit code for that.
+int Misuse(absl::string_view what);
 
 // `args` are the words after the command that are no flags, including those after "--". Each
 // function blocks until the command is done, prints the result to standard output and errors to

@@ -10,13 +10,11 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/exit_codes.h"
-#include "base/terminal.h"
 #include "cluster/config_json.h"
+#include "tools/ctl/commands.h"
 #include "tools/ctl/gen/generate.h"
 
 // Flags that other commands have, too.
-ABSL_DECLARE_FLAG(std::optional<int>, ps);
 ABSL_DECLARE_FLAG(int, workers);
 ABSL_DECLARE_FLAG(bool, evaluator);
 
@@ -29,22 +27,15 @@ ABSL_DECLARE_FLAG(bool, evaluator);
 namespace divvy {
 namespace {
 
-constexpr int kPsByDefault = 2;
-
 gen::GenOptions OptionsFromFlags() {
   gen::GenOptions options;
-  options.ps = absl::GetFlag(FLAGS_ps).value_or(kPsByDefault);
+  options.ps = NumPsFromFlags();
   options.workers = absl::GetFlag(FLAGS_workers);
   options.evaluator = absl::GetFlag(FLAGS_evaluator);
 #define DIVVY_GEN_FLAG(type, name, field, kinds, meaning) \
   options.field = absl::GetFlag(FLAGS_##name);
 #include "tools/ctl/gen/flags.inc"
   return options;
-}
-
-int Misuse(absl::string_view what) {
-  WriteStandardError(absl::StrCat("divvyctl ", what, "\n"));
-  return exit_codes::kUsage;
 }
 
 std::string KindNames() {
