@@ -16,7 +16,7 @@
 ABSL_FLAG(int64_t, batch_size, 2048, "visits per replica and step");
 ABSL_FLAG(int, epochs, 20, "passes over the visits");
 ABSL_FLAG(double, learning_rate, 0.1, "the rate of row-wise Adagrad");
-ABSL_FLAG(double, temperature, 0.1, "what cosines are divided by");
+ABSL_FLAG(float, temperature, 0.1f, "what cosines are divided by");
 
 namespace divvy::results {
 namespace {
@@ -31,10 +31,10 @@ const ExampleCounter kCounter;
 
 ModelOutput Forward(GradientTape& tape, const Nest& batch) {
   const Var user = kUserTable(tape, batch["user"]), item = kItemTable(tape, batch["item"]);
-  const Var cosines = MatMul(L2Normalize(user), L2Normalize(item), Transpose::kNo, Transpose::kYes);
-  const Var scores = cosines / absl::GetFlag(FLAGS_temperature) - batch["log_q"];
-  return {kCounter(tape, SoftmaxCrossEntropy(scores, Range(scores.shape().dim(0)))),
-          {{"recall@20", RecallAt(kCandidates, cosines)}}};
+  InBatchSoftmaxOptions options;
+  options.temperature = absl::GetFlag(FLAGS_temperature);
+  options.log_q = batch["log_q"];
+  return {kCounter(tape, InBatchSoftmax(L2Normalize(user), L2Normalize(item), options))};
 }
 const Model kModel("gowalla", {kUserTable, kItemTable, kCounter}, Forward);
 
