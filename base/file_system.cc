@@ -145,7 +145,9 @@ class RealWritableFile : public WritableFile {
           RetryOnSignal([&] { return write(file_.get(), bytes.data(), bytes.size()); });
       if (written < 0) return state_ = SystemError("write", name_);
       bytes.remove_prefix(static_cast<size_t>(written));
+      unsent_ += written;
     }
+    StartWriteback();
     return absl::OkStatus();
   }
 
@@ -169,9 +171,19 @@ class RealWritableFile : public WritableFile {
           absl::StrCat(name_, " is closed: open it again to write"));
     return state_;
   }
+  // The kernel writes a page to the disk only after some seconds, or when many pages wait. So the
+  // disk would idle while a long file is made, and Sync would wait for all of it. An error is kept
+  // by the kernel, and Sync reports it.
+  void StartWriteback() {
+    constexpr int64_t kAtATime = 8 << 20;
+    if (unsent_ < kAtATime) return;
+    unsent_ = 0;
+    sync_file_range(file_.get(), 0, 0, SYNC_FILE_RANGE_WRITE);  // 0, 0: the whole file
+  }
 
   const std::string name_;
   Descriptor file_;
+  int64_t unsent_ = 0;  // bytes since the last StartWriteback that did something
   absl::Status state_;  // the first error
   bool closed_ = false;
 };

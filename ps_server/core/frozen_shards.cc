@@ -108,7 +108,11 @@ absl::StatusOr<TableImage> FrozenShards::ReadTable(const ShardSlice& slice) {
   TableImage image;
   for (bool is_last = false; !is_last;) {
     std::optional<SegmentRows> rows;
-    table.With(slice.first_block, [&](TableSegment& segment) { rows = segment.TakeRows(own); });
+    int64_t in_segment = 0;
+    table.With(slice.first_block, [&](TableSegment& segment) {
+      in_segment = segment.rows();
+      rows = segment.TakeRows(own);
+    });
     if (!rows) return absl::AbortedError("a later checkpoint has begun");
     if (rows->is_lost)
       return absl::ResourceExhaustedError(absl::StrCat(
@@ -116,6 +120,7 @@ absl::StatusOr<TableImage> FrozenShards::ReadTable(const ShardSlice& slice) {
           ": no memory for copies of the rows that commits changed while the checkpoint was "
           "written"));
     is_last = rows->is_last;
+    if (image.keys.empty()) Reserve(table.format(), static_cast<size_t>(in_segment), image);
     Append(table.format(), *std::move(rows), image);
   }
   image.filter_bytes = frozen->filter_bytes;

@@ -46,7 +46,20 @@ RowHead HeadAt(const Columns& columns, size_t i) {
           static_cast<uint32_t>(columns.ticks[i])};
 }
 
+int64_t SlotBytes(const TableFormat& format, size_t slot) {
+  return format.slots_at[slot + 1] - format.slots_at[slot];
+}
+
 }  // namespace
+
+void Reserve(const TableFormat& format, size_t rows, TableImage& image) {
+  for (std::vector<int64_t>* column : {&image.keys, &image.counts, &image.ticks})
+    column->reserve(rows);
+  image.values.reserve(rows * static_cast<size_t>(format.value_bytes));
+  image.slots.resize(format.slots.size());
+  for (size_t slot = 0; slot < image.slots.size(); ++slot)
+    image.slots[slot].reserve(rows * static_cast<size_t>(SlotBytes(format, slot)));
+}
 
 void Append(const TableFormat& format, SegmentRows rows, TableImage& image) {
   const auto row_bytes = static_cast<size_t>(format.row_bytes);
@@ -68,8 +81,7 @@ void Append(const TableFormat& format, SegmentRows rows, TableImage& image) {
   };
   add_column(TableFormat::kValuesAt, format.value_bytes, image.values);
   for (size_t slot = 0; slot < format.slots.size(); ++slot)
-    add_column(format.slots_at[slot], format.slots_at[slot + 1] - format.slots_at[slot],
-               image.slots[slot]);
+    add_column(format.slots_at[slot], SlotBytes(format, slot), image.slots[slot]);
   for (const size_t i : InOrder(rows.waiting.size(), [&](size_t at) { return rows.waiting[at]; }))
     AddHead(rows.waiting[i], image.waiting);
   if (!rows.filter.empty()) image.filter = std::move(rows.filter);
@@ -97,7 +109,7 @@ bool Restore(const TableImage& image, const TableFormat& format, TableSegment& s
   for (size_t i = 0; i < image.keys.size(); ++i) {
     const TableKey key{image.keys[i], MixKey(image.keys[i])};
     for (size_t slot = 0; slot < slots.size(); ++slot) {
-      const auto bytes = static_cast<size_t>(format.slots_at[slot + 1] - format.slots_at[slot]);
+      const auto bytes = static_cast<size_t>(SlotBytes(format, slot));
       slots[slot] = absl::MakeConstSpan(image.slots[slot]).subspan(i * bytes, bytes);
     }
     if (!segment.Restore(key, HeadAt(image, i),

@@ -2,6 +2,7 @@
 #ifndef DIVVY_PS_SERVER_CORE_TABLE_TABLE_IMAGE_H_
 #define DIVVY_PS_SERVER_CORE_TABLE_TABLE_IMAGE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -24,6 +25,9 @@ struct TableImage {
   // FilterBytesOf the options of that moment.
   int64_t filter_bytes = 0;
 };
+
+// Makes room for so many rows, so that Append does not move those that are there.
+void Reserve(const TableFormat& format, size_t rows, TableImage& image);
 
 // Adds rows of the next buckets, in the order of an image. Takes long, so call it without the lock
 // of the segment.
