@@ -5,6 +5,7 @@
 
 #include "base/status_macros.h"
 #include "rpc/unary_handler.h"
+#include "rpc/wall_time.h"
 
 namespace divvy {
 namespace {
@@ -38,7 +39,10 @@ grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* c
                                                   v1::TaskStatus* reply) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   const absl::Status checked = CheckUnaryCall(*context, "Admin.GetStatus");
-  if (checked.ok()) *reply = status_();
+  if (checked.ok()) {
+    *reply = status_();
+    SendWallTime(*context);
+  }
   reactor->Finish(ToGrpc(checked));
   return reactor;
 }

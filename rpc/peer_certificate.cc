@@ -2,6 +2,7 @@
 
 #include <openssl/err.h>
 
+#include <ctime>
 #include <memory>
 #include <vector>
 
@@ -29,6 +30,15 @@ std::string DomainOf(const std::string& file) {
   ERR_clear_error();
   const std::optional<PeerId> own = chain.empty() ? std::nullopt : IdOf(chain[0].get());
   return own ? own->domain : "";
+}
+
+std::optional<absl::Time> EndOfCertificate(const std::string& cert_file) {
+  const std::vector<ssl::Certificate> chain = ssl::ReadCertificates(ssl::OpenFile(cert_file).get());
+  ERR_clear_error();
+  std::tm end{};
+  if (chain.empty() || ASN1_TIME_to_tm(X509_get0_notAfter(chain[0].get()), &end) != 1)
+    return std::nullopt;
+  return absl::FromTM(end, absl::UTCTimeZone());
 }
 
 }  // namespace divvy

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/time/time.h"
 #include "rpc/authorization.h"
 #include "rpc/openssl.h"
 
@@ -17,6 +18,10 @@ std::optional<PeerId> IdOf(const X509* certificate);
 // The job of the certificate in a PEM file. Empty: it cannot be read, or names no role. Blocks on
 // the disk.
 std::string DomainOf(const std::string& file);
+
+// When the first certificate of a PEM file ends. Nullopt: there is none that can be read. Blocks on
+// the disk.
+std::optional<absl::Time> EndOfCertificate(const std::string& cert_file);
 
 }  // namespace divvy
 

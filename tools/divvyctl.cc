@@ -17,6 +17,7 @@
 #include "base/version.h"
 #include "task/flag_help.h"
 #include "tools/ctl/commands.h"
+#include "tools/ctl/doctor/command.h"
 #include "tools/ctl/gen/command.h"
 #include "tools/ctl/gen/generate.h"
 
@@ -51,6 +52,20 @@ const std::vector<Command>& Commands() {
        LaunchCommand},
       {"status", "", "shows what each task of a cluster does (TF_CONFIG, or --addr=HOST:PORT,...)",
        Names{"addr", "format"} + tls + cluster, StatusCommand},
+      {"top", "",
+       "shows the tasks of a job, redrawn each second (TF_CONFIG, or --addr=HOST:PORT,...). Keys: "
+       "q "
+       "quits; p, w, c: the order; arrows and digits: one task",
+       Names{"addr", "once"} + tls + cluster, TopCommand},
+      {"doctor", "",
+       "looks at this machine and at what the flags name: a cluster (TF_CONFIG or --addr), a "
+       "directory of checkpoints, certificates. Says what is wrong, why, and the command that "
+       "mends "
+       "it",
+       Names{"addr", "checkpoint_dir", "memory_limit_bytes", "blas_threads", "checkpoint_every",
+             "fix"} +
+           tls + cluster,
+       DoctorCommand},
       {"table", "list | show NAME | find NAME KEY... | top NAME",
        "shows the dynamic tables of a running job: how many rows each has, the rows of keys, and "
        "the largest rows (TF_CONFIG, or --addr=HOST:PORT,...). Negative keys come after --",

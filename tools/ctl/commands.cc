@@ -33,6 +33,7 @@
 #include "tools/ctl/state.h"
 #include "tools/ctl/status.h"
 #include "tools/ctl/table.h"
+#include "tools/ctl/top/top.h"
 #include "tools/launch/launch.h"
 #include "wire/text.h"
 
@@ -45,13 +46,16 @@ ABSL_FLAG(std::string, format, "",
           "safetensors (default), or bundle");
 ABSL_FLAG(
     std::string, addr, "",
-    "status, table: host:port,...; health, checkpoint save, drain, resize: host:port. For a "
+    "status, top, doctor, table: host:port,...; health, checkpoint save, drain, resize: host:port. "
+    "For a "
     "cluster "
     "of divvyctl launch: the unix:DIRECTORY that its first lines print. Default: the tasks of "
     "TF_CONFIG");
 ABSL_FLAG(absl::Duration, timeout, absl::Minutes(1),
           "checkpoint save, drain, resize: how long to wait. The operation continues afterwards. "
           "table: how long to wait for each task");
+// top
+ABSL_FLAG(bool, once, false, "top: show the tasks once, as lines, and end");
 // table
 ABSL_FLAG(std::string, by, "count",
           "table top: the order of the rows. count: how many steps named the key; norm: the "
@@ -111,8 +115,10 @@ absl::Status FillInTasks(StatusOptions& options) {
     options.addresses = absl::StrSplit(given, ',');
   if (options.addresses.size() == 1) {
     if (std::vector<std::string> sockets = SocketsIn(options.addresses[0], FileSystem::Real());
-        !sockets.empty())
+        !sockets.empty()) {
+      for (const std::string& socket : sockets) options.names[socket] = TaskOfSocket(socket);
       options.addresses = std::move(sockets);
+    }
   }
   const absl::StatusOr<ClusterConfigSources> sources = ClusterSourcesFromFlags();
   const absl::StatusOr<ClusterConfig> cluster =
@@ -235,14 +241,14 @@ bool FillIn(absl::string_view command, StatusOptions& options, int& exit_code) {
         Misuse(absl::StrCat(command, ": --format is \"", format, "\", wanted table or json"));
     return false;
   }
-  absl::Status problem = FillInTasks(options);
-  auto credentials = Credentials();
-  problem.Update(credentials.status());
-  if (!problem.ok()) {
-    exit_code = RefuseToStart(problem);
+  const absl::StatusOr<StatusOptions> tasks = TasksFromFlags();
+  if (!tasks.ok()) {
+    exit_code = RefuseToStart(tasks.status());
     return false;
   }
-  options.credentials = *std::move(credentials);
+  options.addresses = tasks->addresses;
+  options.names = tasks->names;
+  options.credentials = tasks->credentials;
   options.json = format == "json";
   return true;
 }
@@ -267,6 +273,13 @@ int StatusCommand(const std::vector<std::string>& args) {
   StatusOptions options;
   int exit_code = EXIT_SUCCESS;
   return FillIn("status", options, exit_code) ? ShowStatus(options) : exit_code;
+}
+
+int TopCommand(const std::vector<std::string>& args) {
+  if (!args.empty()) return Misuse("top takes flags only");
+  const absl::StatusOr<StatusOptions> options = TasksFromFlags();
+  if (!options.ok()) return RefuseToStart(options.status());
+  return ShowTop(*options, absl::GetFlag(FLAGS_once) ? TopMode::kOnce : TopMode::kAuto);
 }
 
 int TableCommand(const std::vector<std::string>& args) {
@@ -317,6 +330,16 @@ std::string CertificatesText(std::vector<std::string> names) {
 }
 
 }  // namespace
+
+absl::StatusOr<StatusOptions> TasksFromFlags() {
+  StatusOptions options;
+  absl::Status problem = FillInTasks(options);
+  auto credentials = Credentials();
+  problem.Update(credentials.status());
+  if (!problem.ok()) return problem;
+  options.credentials = *std::move(credentials);
+  return options;
+}
 
 int NumPsFromFlags() { return absl::GetFlag(FLAGS_ps).value_or(kTasksByDefault); }
 

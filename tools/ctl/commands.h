@@ -6,12 +6,16 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "tools/ctl/status.h"
 
 namespace divvy {
 
 // --ps, or the number of parameter servers without it.
 int NumPsFromFlags();
+// The tasks to ask, those of --addr or TF_CONFIG, and the credentials for that. Blocks on files.
+absl::StatusOr<StatusOptions> TasksFromFlags();
 // Says on standard error what is wrong with the command line. Returns the exit code for that.
 int Misuse(absl::string_view what);
 
@@ -20,6 +24,7 @@ int Misuse(absl::string_view what);
 // standard error, and returns the process' exit code (docs/operating/operations.md). Called once.
 int LaunchCommand(const std::vector<std::string>& args);
 int StatusCommand(const std::vector<std::string>& args);
+int TopCommand(const std::vector<std::string>& args);
 int TableCommand(const std::vector<std::string>& args);
 int ConfigCommand(const std::vector<std::string>& args);
 int CheckpointCommand(const std::vector<std::string>& args);

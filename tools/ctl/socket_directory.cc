@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "cluster/task_address.h"
 #include "rpc/unix_socket.h"
 
@@ -20,6 +21,10 @@ std::vector<std::string> SocketsIn(const std::string& address, FileSystem& files
   }
   std::sort(sockets.begin(), sockets.end());
   return sockets;
+}
+
+std::string TaskOfSocket(absl::string_view socket) {
+  return absl::StrReplaceAll(socket.substr(socket.rfind('/') + 1), {{"-", " "}});
 }
 
 }  // namespace divvy

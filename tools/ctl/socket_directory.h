@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "base/file_system.h"
 
 namespace divvy {
@@ -14,6 +15,10 @@ namespace divvy {
 // "unix:DIRECTORY/chief", ... Lock files are left out. Empty if the address is of another kind, or
 // names no directory. Blocks on the file system.
 std::vector<std::string> SocketsIn(const std::string& address, FileSystem& files);
+
+// The task that listens at a socket of such a directory, by the socket's name: "chief", "ps 0".
+// Pure.
+std::string TaskOfSocket(absl::string_view socket);
 
 }  // namespace divvy
 

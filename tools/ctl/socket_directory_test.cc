@@ -18,5 +18,10 @@ TEST(SocketDirectoryTest, NamesTheTasksOfALaunchAndNotTheirLocks) {
   EXPECT_THAT(SocketsIn("localhost:80", files), testing::IsEmpty());
 }
 
+TEST(SocketDirectoryTest, ASocketHasTheNameOfItsTask) {
+  EXPECT_EQ(TaskOfSocket("unix:/tmp/divvy-launch-1/sockets/chief"), "chief");
+  EXPECT_EQ(TaskOfSocket("unix:/tmp/divvy-launch-1/sockets/worker-12"), "worker 12");
+}
+
 }  // namespace
 }  // namespace divvy

@@ -18,7 +18,11 @@
 ABSL_DECLARE_FLAG(int, workers);
 ABSL_DECLARE_FLAG(bool, evaluator);
 
-// Flags of gen alone.
+// Flags of gen alone. A bool is given without a value, which no std::optional can be.
+ABSL_FLAG(bool, monitoring, false,
+          absl::StrCat(divvy::gen::KindsThatUse("monitoring"),
+                       ": add Prometheus with Divvy's alerts, in the image of "
+                       "deploy/prometheus/build"));
 #define DIVVY_GEN_FLAG(type, name, field, kinds, meaning) \
   ABSL_FLAG(std::optional<type>, name, std::nullopt,      \
             absl::StrCat(divvy::gen::KindsThatUse(#name), ": ", meaning));
@@ -32,6 +36,7 @@ gen::GenOptions OptionsFromFlags() {
   options.ps = NumPsFromFlags();
   options.workers = absl::GetFlag(FLAGS_workers);
   options.evaluator = absl::GetFlag(FLAGS_evaluator);
+  options.monitoring = absl::GetFlag(FLAGS_monitoring);
 #define DIVVY_GEN_FLAG(type, name, field, kinds, meaning) \
   options.field = absl::GetFlag(FLAGS_##name);
 #include "tools/ctl/gen/flags.inc"

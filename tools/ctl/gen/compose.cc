@@ -1,3 +1,6 @@
+#include <string>
+#include <vector>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -94,7 +97,7 @@ Yaml VolumesOf(const Job& job, const RolePlan& role, const Task& task) {
                              absl::StrCat("/certs/", file), Access::kRead));
   }
   if (role.role == Role::kChief)
-    mounts.push_back(Mount("volume", "state", "/state", Access::kWrite));
+    mounts.push_back(Mount("volume", std::string(kStateVolume), "/state", Access::kWrite));
   if (SeesCheckpoints(job, role)) mounts.push_back(CheckpointsOf(job, role));
   const std::string data = job.options.data.value_or("");
   if (!data.empty() && role.role != Role::kPs)
@@ -150,10 +153,63 @@ Yaml ServiceOf(const Job& job, const RolePlan& role, const Task& task) {
        {"depends_on", is_chief ? DependenciesOfChief(job) : Yaml()}});
 }
 
+// ---- monitoring ---------------------------------------------------------------------------------
+
+constexpr int kPrometheusPort = 9090;
+constexpr int64_t kPrometheusBytes = int64_t{1} << 30;
+
+// Debian's Prometheus, in the image of deploy/prometheus/build. Its configuration is a file of
+// the host, because Compose files before version 2.23 cannot hold files.
+Yaml PrometheusService(const Job& job) {
+  std::vector<Yaml> mounts = {
+      Mount("bind", "./prometheus.yml", "/etc/prometheus/prometheus.yml", Access::kRead)};
+  for (const char* const file : {"admin-0.pem", "admin-0.key", "ca.pem"})
+    mounts.push_back(Mount("bind", absl::StrCat(HostPath(*job.options.tls_dir), "/", file),
+                           absl::StrCat("/certs/", file), Access::kRead));
+  mounts.push_back(Mount("volume", std::string(kPrometheusVolume), "/prometheus", Access::kWrite));
+  return Yaml::Map(
+      {{"image", "divvy-prometheus:1"},
+       {"command",
+        Words({"--config.file=/etc/prometheus/prometheus.yml", "--storage.tsdb.path=/prometheus",
+               absl::StrCat("--web.listen-address=0.0.0.0:", kPrometheusPort)})},
+       {"hostname", "prometheus"},
+       {"user", absl::StrCat(kUser, ":", kUser)},
+       {"init", true},
+       {"read_only", true},
+       {"cap_drop", Yaml::Texts({"ALL"})},
+       {"security_opt", Yaml::Texts({"no-new-privileges:true"})},
+       // Its pages need no certificate, so only users of this host may read them.
+       {"ports", Yaml::Texts({absl::StrCat("127.0.0.1:", kPrometheusPort, ":", kPrometheusPort)})},
+       {"restart", absl::StrCat("on-failure:", kRestarts)},
+       {"mem_limit", kPrometheusBytes},
+       {"volumes", Yaml::List(mounts)}});
+}
+
+std::vector<std::string> CommentsOf(const Job& job, bool has_gpus) {
+  std::vector<std::string> comments = {
+      absl::StrCat("Valid for docker-compose from ", has_gpus ? "1.28" : "1.27",
+                   " and for `docker compose` v2. Made by divvyctl gen compose."),
+      "Make the certificates with divvyctl certs. The tasks run as uid 65532, which must be able",
+      "to read each key. The chief and every ps write checkpoints as uid 65532. A new volume gets",
+      "the owner of the image's directory; an existing one keeps its owner.",
+      "A task that exits with 128 or more may be restarted, lower codes are permanent",
+      "(docs/operating/operations.md). Docker cannot tell them apart, so the number of restarts",
+      "is limited."};
+  if (!job.options.monitoring) return comments;
+  comments.insert(
+      comments.end(),
+      {"Prometheus answers at http://localhost:9090. Its image is that of deploy/prometheus/build,",
+       "and prometheus.yml stands beside this file:",
+       absl::StrCat("  divvyctl gen prometheus --of=compose --name=", job.name,
+                    " --ps=", job.options.ps, " --workers=", job.options.workers, " \\"),
+       "    --tls_dir=/certs --rules=/etc/prometheus/alerts.yaml >prometheus.yml"});
+  return comments;
+}
+
 }  // namespace
 
 std::string ComposeFile(const Job& job) {
-  Yaml services = Yaml::Map({}), volumes = Yaml::Map({{"state", Yaml::Map({})}});
+  Yaml services = Yaml::Map({}), volumes = Yaml::Map({{std::string(kStateVolume), Yaml::Map({})}});
   bool has_gpus = false;
   for (const RolePlan& role : job.roles) {
     has_gpus = has_gpus || role.gpus > 0;
@@ -163,16 +219,12 @@ std::string ComposeFile(const Job& job) {
     }
   }
   if (HasVolumeOfCheckpoints(job)) volumes.Add(*job.options.checkpoints, Yaml::Map({}));
-  return PrintYaml(
-      {absl::StrCat("Valid for docker-compose from ", has_gpus ? "1.28" : "1.27",
-                    " and for `docker compose` v2. Made by divvyctl gen compose."),
-       "Make the certificates with divvyctl certs. The tasks run as uid 65532, which must be able",
-       "to read each key. The chief and every ps write checkpoints as uid 65532. A new volume gets",
-       "the owner of the image's directory; an existing one keeps its owner.",
-       "A task that exits with 128 or more may be restarted, lower codes are permanent",
-       "(docs/operating/operations.md). Docker cannot tell them apart, so the number of restarts",
-       "is limited."},
-      {Yaml::Map({{"services", services}, {"volumes", volumes}})});
+  if (job.options.monitoring) {
+    services.Add("prometheus", PrometheusService(job));
+    volumes.Add(std::string(kPrometheusVolume), Yaml::Map({}));
+  }
+  return PrintYaml(CommentsOf(job, has_gpus),
+                   {Yaml::Map({{"services", services}, {"volumes", volumes}})});
 }
 
 }  // namespace divvy::gen

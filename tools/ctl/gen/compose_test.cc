@@ -80,6 +80,58 @@ TEST(ComposeFileTest, TheTopOfTheFileHasServicesAndVolumesAlone) {
   EXPECT_THAT(keys, ElementsAre("services", "volumes"));
 }
 
+TEST(ComposeFileTest, PrometheusIsBesideTheTasksIfItIsWanted) {
+  GenOptions options = OnePsOneWorker();
+  EXPECT_FALSE(File(options)["services"]["prometheus"].IsDefined());
+  options.monitoring = true;
+  const YAML::Node file = File(options), prometheus = file["services"]["prometheus"];
+  EXPECT_EQ(prometheus["image"].Scalar(), "divvy-prometheus:1");
+  EXPECT_EQ(prometheus["user"].Scalar(), "65532:65532");
+  EXPECT_TRUE(prometheus["read_only"].as<bool>());
+  EXPECT_THAT(Texts(prometheus["ports"]), ElementsAre("127.0.0.1:9090:9090"))
+      << "its pages are for users of this host";
+  EXPECT_THAT(
+      Mounts(prometheus),
+      ElementsAre("bind ./prometheus.yml:/etc/prometheus/prometheus.yml, read only",
+                  "bind ./certs/admin-0.pem:/certs/admin-0.pem, read only",
+                  "bind ./certs/admin-0.key:/certs/admin-0.key, read only",
+                  "bind ./certs/ca.pem:/certs/ca.pem, read only", "volume prometheus:/prometheus"));
+  for (const char* volume : {"state", "checkpoints", "prometheus"})
+    EXPECT_TRUE(file["volumes"][volume].IsDefined()) << volume;
+}
+
+// The comment of the file has the command for its configuration.
+TEST(ComposeFileTest, PrometheusScrapesTheServicesOfTheFile) {
+  GenOptions options = OnePsOneWorker();
+  options.monitoring = true;
+  const std::string text = *Generate(Kind::kCompose, options);
+  EXPECT_THAT(text, HasSubstr("#   divvyctl gen prometheus --of=compose --name=digits --ps=1 "
+                              "--workers=1 \\\n#     --tls_dir=/certs "
+                              "--rules=/etc/prometheus/alerts.yaml >prometheus.yml\n"));
+  GenOptions scrape;
+  scrape.of = "compose";
+  scrape.name = "digits";
+  scrape.ps = 1;
+  scrape.workers = 1;
+  scrape.tls_dir = "/certs";
+  scrape.rules = "/etc/prometheus/alerts.yaml";
+  const YAML::Node services = File(options)["services"];
+  for (const YAML::Node& config : Documents(Kind::kPrometheus, scrape)[0]["scrape_configs"]) {
+    const std::string target = config["static_configs"][0]["targets"][0].Scalar();
+    EXPECT_TRUE(services[target.substr(0, target.find(':'))].IsDefined()) << target;
+    EXPECT_EQ(config["tls_config"]["key_file"].Scalar(), "/certs/admin-0.key");
+  }
+}
+
+TEST(ComposeFileTest, TheVolumeOfPrometheusIsNotThatOfCheckpoints) {
+  GenOptions options = OnePsOneWorker();
+  options.checkpoints = "prometheus";
+  EXPECT_TRUE(Generate(Kind::kCompose, options).ok());
+  options.monitoring = true;
+  EXPECT_THAT(std::string(Generate(Kind::kCompose, options).status().message()),
+              HasSubstr("--checkpoints=prometheus: that volume has Prometheus' data"));
+}
+
 TEST(ComposeFileTest, TheHostsInTfConfigAreServicesOfTheFile) {
   const YAML::Node services = File(OnePsOneWorker())["services"];
   for (const auto& service : services) {

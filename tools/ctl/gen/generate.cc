@@ -17,11 +17,12 @@ struct FlagUse {
   uint32_t kinds;
   bool (*is_given)(const GenOptions& options);
 };
-// The flags that other commands have, too, then those of flags.inc.
+// The flags that are no std::optional, then those of flags.inc.
 constexpr FlagUse kFlags[] = {
     {"ps", O | C | L | D | P, [](const GenOptions&) { return true; }},
     {"workers", O | C | L | D | P, [](const GenOptions&) { return true; }},
     {"evaluator", O | C | D, [](const GenOptions& options) { return options.evaluator; }},
+    {"monitoring", C, [](const GenOptions& options) { return options.monitoring; }},
 #define DIVVY_GEN_FLAG(type, name, field, kinds, meaning) \
   {#name, kinds, [](const GenOptions& options) { return options.field.has_value(); }},
 #include "tools/ctl/gen/flags.inc"

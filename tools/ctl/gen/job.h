@@ -41,6 +41,8 @@ constexpr int kUser = 65532;
 // count in the memory of the container.
 constexpr int64_t kSharedMemoryBytes = int64_t{1} << 30;
 constexpr int64_t kTmpBytes = int64_t{64} << 20;
+// The volumes of Compose's files beside that of checkpoints.
+constexpr absl::string_view kStateVolume = "state", kPrometheusVolume = "prometheus";
 
 // Whether Kubernetes, or a container engine, runs the tasks. Pure.
 bool IsOnKubernetes(Kind kind);

@@ -167,14 +167,18 @@ void CheckCounts(Kind kind, const GenOptions& options, Problems& problems) {
                                     kMaxTasksOfSecret));
 }
 
-void CheckVolume(const std::string& name, Problems& problems) {
+void CheckVolume(const GenOptions& options, Problems& problems) {
+  const std::string& name = *options.checkpoints;
   const auto is_odd = [](char c) {
     return !absl::ascii_isalnum(c) && c != '_' && c != '-' && c != '.';
   };
   if (!IsVolume(name) || HasControlCharacter(name)) return;
-  if (name == "state")
+  if (name == kStateVolume)
     problems.push_back(
         "--checkpoints=state: that volume is the chief's state directory: give another name");
+  if (name == kPrometheusVolume && options.monitoring)
+    problems.push_back(
+        "--checkpoints=prometheus: that volume has Prometheus' data: give another name");
   if (std::any_of(name.begin(), name.end(), is_odd)) {
     problems.push_back(absl::StrCat("--checkpoints=", name,
                                     ": the name of a volume may have letters, digits, '_', '-' and "
@@ -194,7 +198,7 @@ void CheckTexts(Kind kind, const GenOptions& options, Problems& problems) {
   CheckNotEmpty("--rules", options.rules, "give the path of the file with the alerts", problems);
   CheckText("--data", options.data, problems);
   if (!HasContainers(kind)) CheckPath("--tls_dir", options.tls_dir.value_or(""), problems);
-  if (kind == Kind::kCompose && options.checkpoints) CheckVolume(*options.checkpoints, problems);
+  if (kind == Kind::kCompose && options.checkpoints) CheckVolume(options, problems);
   const std::pair<absl::string_view, const std::optional<std::string>*> names[] = {
       {"--namespace", &options.kube_namespace},
       {"--tls_secret", &options.tls_secret},

@@ -12,6 +12,7 @@ namespace divvy::gen {
 struct GenOptions {
   int ps = 2, workers = 2;
   bool evaluator = false;
+  bool monitoring = false;
   // The program, then its arguments.
   std::vector<std::string> command;
 #define DIVVY_GEN_FLAG(type, name, field, kinds, meaning) std::optional<type> field;

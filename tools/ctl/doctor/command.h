@@ -1,0 +1,16 @@
+// `divvyctl doctor`.
+#ifndef DIVVY_TOOLS_CTL_DOCTOR_COMMAND_H_
+#define DIVVY_TOOLS_CTL_DOCTOR_COMMAND_H_
+
+#include <string>
+#include <vector>
+
+namespace divvy {
+
+// As the commands of tools/ctl/commands.h. Returns 0 if nothing is wrong, or all that was has been
+// mended (--fix); 1 if something is wrong; 64 for a misuse.
+int DoctorCommand(const std::vector<std::string>& args);
+
+}  // namespace divvy
+
+#endif  // DIVVY_TOOLS_CTL_DOCTOR_COMMAND_H_
