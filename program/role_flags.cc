@@ -32,6 +32,18 @@ std::string AbslUnparseFlag(Durability durability) {
   return durability == Durability::kReplay ? "replay" : "checkpoint";
 }
 
+bool AbslParseFlag(absl::string_view text, Rebalancing* rebalancing, std::string* error) {
+  if (text == "off" || text == "auto") {
+    *rebalancing = text == "auto" ? Rebalancing::kAuto : Rebalancing::kOff;
+    return true;
+  }
+  *error = "wanted off or auto";
+  return false;
+}
+std::string AbslUnparseFlag(Rebalancing rebalancing) {
+  return rebalancing == Rebalancing::kAuto ? "auto" : "off";
+}
+
 }  // namespace divvy
 
 #define DIVVY_PROGRAM_FLAG(type, name, value, users, why_not_embedded, meaning) \
@@ -81,6 +93,7 @@ CoordinatorOptions CoordinatorLimitsFromFlags() {
   options.durability = absl::GetFlag(FLAGS_durability);
   options.redo_log_bytes = absl::GetFlag(FLAGS_redo_log_bytes);
   options.max_recoveries = absl::GetFlag(FLAGS_max_recoveries);
+  options.rebalancing = absl::GetFlag(FLAGS_rebalance);
   options.min_workers = absl::GetFlag(FLAGS_min_workers);
   options.ps_timeout = absl::GetFlag(FLAGS_ps_timeout);
   options.max_step_attempts = absl::GetFlag(FLAGS_max_step_attempts);

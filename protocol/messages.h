@@ -282,6 +282,12 @@ struct SyncReply {
     ShardKey shard;
     TablePartStats stats;
   };
+  // A shard of slot 0, and the rows of it that were read or written since it was made or loaded. A
+  // dense read or write counts all rows.
+  struct Load {
+    ShardKey shard;
+    uint64_t rows = 0;
+  };
   // The number of the request. It acknowledges all requests with lower numbers too.
   uint64_t seq = 0;
   // The entries of the query that the ps has applied.
@@ -294,6 +300,10 @@ struct SyncReply {
   bool draining = false;
   // Its parts of dynamic tables.
   std::vector<Table> tables = {};
+  // Its busiest shards, at most 256.
+  std::vector<Load> loads = {};
+  // What its shards may take together; 0: not known.
+  int64_t memory_limit_bytes = 0;
 };
 
 // Creates shards. The ps checks the memory for all of them, then creates all. A shard that exists

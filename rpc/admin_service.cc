@@ -105,4 +105,12 @@ grpc::ServerUnaryReactor* AdminService::Resize(grpc::CallbackServerContext* cont
   return Operate("Admin.Resize", context, *request, *reply, resize);
 }
 
+grpc::ServerUnaryReactor* AdminService::Rebalance(grpc::CallbackServerContext* context,
+                                                  const v1::RebalanceRequest* request,
+                                                  v1::RebalanceReply* reply) {
+  return Operate(
+      "Admin.Rebalance", context, *request, *reply,
+      [this](ResultCallback<v1::RebalanceReply> done) { calls_->rebalance(std::move(done)); });
+}
+
 }  // namespace divvy

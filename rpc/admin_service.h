@@ -27,6 +27,7 @@ struct OperatorCalls {
   std::function<void(ResultCallback<v1::DrainReply>)> drain;
   // Changes the number of parameter servers to `num_ps`.
   std::function<void(int num_ps, ResultCallback<v1::ResizeReply>)> resize;
+  std::function<void(ResultCallback<v1::RebalanceReply>)> rebalance;
 };
 
 // Finds the rows that an operator asks a parameter server for. REQUIRES: thread-safe, and does not
@@ -63,6 +64,9 @@ class AdminService : public v1::Admin::CallbackService {
   grpc::ServerUnaryReactor* Resize(grpc::CallbackServerContext* context,
                                    const v1::ResizeRequest* request,
                                    v1::ResizeReply* reply) override;
+  grpc::ServerUnaryReactor* Rebalance(grpc::CallbackServerContext* context,
+                                      const v1::RebalanceRequest* request,
+                                      v1::RebalanceReply* reply) override;
 
  private:
   template <typename Request, typename Reply, typename Call>

@@ -41,6 +41,7 @@ constexpr Rule kRules[] = {
     {"admin", "Admin.RequestCheckpoint"},
     {"admin", "Admin.Drain"},
     {"admin", "Admin.Resize"},
+    {"admin", "Admin.Rebalance"},
     {"admin", "Admin.GetTableRows"},
 };
 

@@ -89,6 +89,9 @@ const std::vector<Command>& Commands() {
       {"resize", "--ps=N",
        "changes the number of parameter servers of a running job. Start new ones while it waits",
        Names{"ps", "addr", "timeout"} + tls + cluster, ResizeCommand},
+      {"rebalance", "",
+       "moves shards of a running job from parameter servers that have more to do than others",
+       Names{"addr", "timeout"} + tls + cluster, RebalanceCommand},
       {"config", "",
        "shows the cluster as each task understands it from TF_CONFIG and flags, and every problem "
        "with it",

@@ -661,6 +661,11 @@ void Fields(Visitor& visit, SyncReply::Table& table) {
   visit(F(shard), table.shard);
   visit(F(stats), table.stats);
 }
+template <typename Visitor>
+void Fields(Visitor& visit, SyncReply::Load& load) {
+  visit(F(shard), load.shard);
+  visit(F(rows), load.rows);
+}
 
 template <typename Visitor>
 void Fields(Visitor& visit, SyncReply& reply) {
@@ -670,6 +675,8 @@ void Fields(Visitor& visit, SyncReply& reply) {
   visit(F(memory_bytes), reply.memory_bytes, NotNegative());
   visit(F(draining), reply.draining);
   visit(F(tables), reply.tables);
+  visit(F(loads), reply.loads);
+  visit(F(memory_limit_bytes), reply.memory_limit_bytes, NotNegative());
 }
 
 template <typename Visitor>

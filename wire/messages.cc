@@ -28,6 +28,9 @@ absl::StatusOr<Incarnation> FromProto(const v1::RequestCheckpointRequest& reques
   return TargetOf(request);
 }
 absl::StatusOr<Incarnation> FromProto(const v1::DrainRequest& request) { return TargetOf(request); }
+absl::StatusOr<Incarnation> FromProto(const v1::RebalanceRequest& request) {
+  return TargetOf(request);
+}
 absl::StatusOr<Incarnation> FromProto(const v1::ResizeRequest& request) {
   return TargetOf(request);
 }

@@ -64,6 +64,7 @@ absl::StatusOr<EntryKind> FromProto(v1::EntryKind kind);
 // number of parameter servers of a resize, which the coordinator checks.
 absl::StatusOr<Incarnation> FromProto(const v1::RequestCheckpointRequest& request);
 absl::StatusOr<Incarnation> FromProto(const v1::DrainRequest& request);
+absl::StatusOr<Incarnation> FromProto(const v1::RebalanceRequest& request);
 absl::StatusOr<Incarnation> FromProto(const v1::ResizeRequest& request);
 
 }  // namespace divvy::wire

@@ -261,6 +261,23 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   // job goes on.
   void Resize(int num_ps, StatusCallback done);
 
+  // Moves shards from servers that have more to do than others, as Resize changes their number: a
+  // checkpoint is made, and all servers load it, cut and placed anew (arrangement.h). `done` is
+  // called when steps run again, or at once if no arrangement is better. The load is that of the
+  // last ten seconds or more. A coordinator that later begins with a checkpoint places by the job's
+  // rule again; one that adopts what the servers hold does not.
+  //
+  // FailedPrecondition: as for Resize. Other errors are those of writing the checkpoint. After each
+  // of these errors the shards lie where they did and the job goes on.
+  struct Rebalanced {
+    // Whether shards were moved.
+    bool changed = false;
+    // As in Arrangement.
+    double before = 1, after = 1;
+    int moved = 0, cut = 0;
+  };
+  void Rebalance(ResultCallback<Rebalanced> done);
+
   // The process was asked to end (SIGTERM). Dispatches nothing more and waits for the steps in
   // flight. Then every pending and later call of the program gets Cancelled (Reason::kJobOver), and
   // `done` is called: the process may exit (143). Workers and ps get no message; they wait for the
@@ -673,6 +690,12 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   // ---- resize.cc ----
   // OK: a resize may begin. The errors are those of Resize.
   absl::Status MayResize(int num_ps) const DIVVY_REQUIRES(mu_);
+  // OK: a resize or a rebalance may begin. The texts are for the error.
+  absl::Status MayChangeServers(absl::string_view what_stays, absl::string_view change) const
+      DIVVY_REQUIRES(mu_);
+  void BeginRebalance(ResultCallback<Rebalanced> done) DIVVY_REQUIRES(mu_);
+  // Moves shards if the load has been uneven for long (--rebalance=auto).
+  void RebalanceByItself(absl::Duration now) DIVVY_REQUIRES(mu_);
   // Whether operations that change the servers' state wait for a resize.
   bool ResizeWaits() const DIVVY_REQUIRES(mu_);
   // Whether a resize waits for nothing but its checkpoint.

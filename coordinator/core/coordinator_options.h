@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "coordinator/core/arrangement.h"
 #include "coordinator/core/checkpoint_catalog.h"
 #include "partitioners/placement.h"
 #include "protocol/ids.h"
@@ -18,6 +19,15 @@
 #include "strategy/strategy_options.h"
 
 namespace divvy {
+
+// When shards move from parameter servers that have more to do than others.
+enum class Rebalancing : uint8_t {
+  // Shards move only when an operator asks.
+  kOff,
+  // They also move by themselves if the load is uneven for long (RebalanceSchedule), in a job that
+  // keeps checkpoints.
+  kAuto,
+};
 
 // What happens to a job that has lost a parameter server.
 enum class Durability : uint8_t {
@@ -114,6 +124,10 @@ struct CoordinatorOptions {
   std::function<Partitioner(int num_ps)> partitioner;
   // How shards are placed on the servers.
   StrategyOptions::Placement placement = StrategyOptions::Placement::kRoundRobin;
+  // When CoordinatorCore::Rebalance moves shards.
+  ArrangeOptions rebalance;
+  // Whether shards also move by themselves.
+  Rebalancing rebalancing = Rebalancing::kOff;
   // See StrategyOptions::wire.
   std::function<WireFormat(const VariableSpec& spec)> wire;
 

@@ -16,6 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "coordinator/core/shard_loads.h"
 #include "coordinator/core/step_rules.h"
 #include "protocol/backoff.h"
 #include "protocol/clients.h"
@@ -96,6 +97,9 @@ struct Ps {
   bool sync_outstanding = false, sync_wanted = false;
   // What it last told of its parts of dynamic tables in this epoch.
   std::vector<SyncReply::Table> tables;
+  // How much its shards are used in this epoch, and what they may take together (0: not known).
+  ShardLoads loads;
+  int64_t memory_limit_bytes = 0;
   // Clock::Elapsed() of the first call that has failed since the last answer.
   std::optional<absl::Duration> silent_since;
   std::string last_error;

@@ -229,7 +229,10 @@ absl::Status LayoutPlan::CutAndPlace(const VariableSpec& spec, const Layout& lay
   VariableLayout& variable = change.variable;
   variable.offsets = split.offsets();
   variable.ps = std::vector<int>(split.num_shards());
-  variable.ps = PlaceShards(variable, layout);
+  const auto arranged = arrangement_.find(spec.name);
+  // Another variable may have the name by now.
+  const bool fits = arranged != arrangement_.end() && arranged->second.size() == variable.ps.size();
+  variable.ps = fits ? arranged->second : PlaceShards(variable, layout);
   change.placed_in_turn = variable.num_shards();
   return absl::OkStatus();
 }
@@ -295,11 +298,19 @@ std::vector<std::string> LayoutPlan::DeclaredNames() const {
   return names;
 }
 
-absl::Status LayoutPlan::PlaceAnew(const JobState& state, const NewId& new_id) {
+absl::Status LayoutPlan::PlaceAnew(const JobState& state, const NewId& new_id,
+                                   const std::map<std::string, std::vector<int>>& arrangement) {
   const std::set<std::string> unclaimed = unclaimed_;
-  RETURN_IF_ERROR(Relayout(state, {}, new_id));
-  unclaimed_ = unclaimed;
-  return absl::OkStatus();
+  arrangement_ = arrangement;
+  const absl::Status placed = Relayout(state, {}, new_id);
+  arrangement_.clear();
+  if (placed.ok()) unclaimed_ = unclaimed;
+  return placed;
+}
+
+std::optional<Arrangement> LayoutPlan::Arrange(const std::map<ShardKey, ShardLoad>& loads,
+                                               const ArrangeOptions& options) const {
+  return divvy::Arrange(*layout_, colocated_, loads, num_ps_, options);
 }
 
 absl::Status LayoutPlan::Relayout(const JobState& state, const std::vector<Declared>& declared,
@@ -379,7 +390,10 @@ VariableSpec LayoutPlan::WithSavedCut(const VariableLayout& saved, const Layout&
     num_ps = std::max(num_ps, 1 + *std::max_element(variable.ps.begin(), variable.ps.end()));
   const Partitioner own = options_.partitioner ? options_.partitioner(num_ps) : Partitioner();
   VariableSpec spec = saved.spec;
-  if (NumShards(own, spec.shape, spec.dtype).value_or(0) != saved.num_shards())
+  const auto arranged = arrangement_.find(spec.name);
+  if (arranged != arrangement_.end())
+    spec.partitioner = FixedShardsPartitioner{static_cast<int64_t>(arranged->second.size())};
+  else if (NumShards(own, spec.shape, spec.dtype).value_or(0) != saved.num_shards())
     spec.partitioner = FixedShardsPartitioner{saved.num_shards()};
   return spec;
 }

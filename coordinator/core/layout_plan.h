@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "coordinator/core/arrangement.h"
 #include "coordinator/core/coordinator_options.h"
 #include "protocol/job_state.h"
 #include "protocol/messages.h"
@@ -85,8 +86,13 @@ class LayoutPlan {
   absl::Status Relayout(const JobState& state, const NewId& new_id) {
     return Relayout(state, declared_, new_id);
   }
-  // Does the same for another number of servers while the job runs. `state` has all variables.
-  absl::Status PlaceAnew(const JobState& state, const NewId& new_id);
+  // Does the same for another number of servers, or for an arrangement of the shards, while the job
+  // runs. `state` has all variables. Those that `arrangement` does not have are placed by the rule.
+  absl::Status PlaceAnew(const JobState& state, const NewId& new_id,
+                         const std::map<std::string, std::vector<int>>& arrangement = {});
+  // Where the shards lie better. Nullopt, and `loads`: as divvy::Arrange.
+  std::optional<Arrangement> Arrange(const std::map<ShardKey, ShardLoad>& loads,
+                                     const ArrangeOptions& options) const;
   // The servers keep what they hold, which `held` describes. Declared variables that are not in it
   // are made, and tables in it get the declared options.
   absl::Status Adopt(std::shared_ptr<const Layout> held);
@@ -128,7 +134,8 @@ class LayoutPlan {
   // state does not have it.
   std::optional<absl::StatusOr<Change>> ClaimRestored(const VariableSpec& spec,
                                                       const Layout& layout) const;
-  // Cuts the variable with its partitioner and places its shards.
+  // Cuts the variable with its partitioner and places its shards, as `arrangement_` says or by the
+  // job's placement rule.
   absl::Status CutAndPlace(const VariableSpec& spec, const Layout& layout, Change& change);
   // The ps of each shard, by the job's placement rule.
   std::vector<int> PlaceShards(const VariableLayout& variable, const Layout& layout) const;
@@ -158,6 +165,8 @@ class LayoutPlan {
   int num_ps_ = 0;
   std::shared_ptr<const Layout> layout_ = Layout::Empty();
   int next_placement_ = 0;
+  // While the job's variables are placed anew: the ps of each shard, by the variable's name.
+  std::map<std::string, std::vector<int>> arrangement_;
   // Variables that the program places beside others, by name.
   std::map<std::string, Colocation> colocated_;
   std::vector<Declared> declared_;

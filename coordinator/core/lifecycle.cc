@@ -417,6 +417,7 @@ void CoordinatorCore::Tick() {
   const bool is_stuck = phase_.Is(Phase::kRunning) && !checkpoint_maker_.after_release();
   if (const absl::Status full = recovery_.CheckLog(now, is_stuck); !full.ok()) FailJob(full);
   if (const absl::Status late = resizing_.CheckTime(now); !late.ok()) resizing_.Cancel(late);
+  RebalanceByItself(now);
   WatchProgress(now);
   EvictRows(now);
   ScheduleTick();

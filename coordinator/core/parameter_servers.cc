@@ -296,6 +296,8 @@ void CoordinatorCore::OnSynced(Ps& ps, const absl::StatusOr<SyncReply>& reply) {
   servers_.NoteAnswer(ps);
   if (reply->draining && MayAttachWorkers()) return PsLost(ps, "was asked to end");
   ps.tables = reply->tables;
+  ps.loads.Note(reply->loads, clock_.Elapsed());
+  ps.memory_limit_bytes = reply->memory_limit_bytes;
   // Before the reply counts as an acknowledgement, so that a job does not end well with it.
   if (const absl::Status full = CheckRoom(*layout_plan_.layout(), ps.index, ps.tables); !full.ok())
     return FailJob(full);

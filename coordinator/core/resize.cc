@@ -1,6 +1,8 @@
-// Changes the number of parameter servers while the job goes on.
+// Changes the number of parameter servers, or where the shards lie (a rebalance), while the job
+// goes on.
 //
-// 1. GATHERING: the servers that are to join register. Until all have, nothing changes.
+// 1. GATHERING: the servers that are to join register. Until all have, nothing changes. A rebalance
+//    needs none.
 // 2. QUIET: no step begins. Steps in flight, writes, reads and layout changes end.
 // 3. SAVING: a checkpoint is made. It now holds the whole state, and the redo log is empty.
 // 4. The servers that leave are told to exit. A new epoch begins, in which the remaining and the
@@ -17,16 +19,12 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "coordinator/core/coordinator_core.h"
+#include "coordinator/core/load_reports.h"
 
 namespace divvy {
 namespace {
 
 constexpr int kMostServers = 65'535;
-
-absl::Status NotNow(absl::string_view why) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("the number of parameter servers stays: ", why));
-}
 
 }  // namespace
 
@@ -45,13 +43,67 @@ absl::Status CoordinatorCore::MayResize(int num_ps) const {
   if (num_ps < 1 || num_ps > kMostServers)
     return absl::InvalidArgumentError(
         absl::StrCat("a job has 1 to ", kMostServers, " parameter servers, not ", num_ps));
+  return MayChangeServers("the number of parameter servers stays", "a resize");
+}
+
+absl::Status CoordinatorCore::MayChangeServers(absl::string_view what_stays,
+                                               absl::string_view change) const {
+  RETURN_IF_ERROR(phase_.error());
+  const auto not_now = [what_stays](absl::string_view why) {
+    return absl::FailedPreconditionError(absl::StrCat(what_stays, ": ", why));
+  };
   if (options_.checkpoints == nullptr)
-    return NotNow("a resize needs a checkpoint, and this job has no --checkpoint_dir");
+    return not_now(
+        absl::StrCat(change, " needs a checkpoint, and this job has no --checkpoint_dir"));
   if (IsDraining() || phase_.Is(Phase::kEnding) || phase_.Is(Phase::kOver))
-    return NotNow("the job is about to end");
-  if (resizing_.is_under_way())
-    return NotNow(absl::StrCat("a resize to ", resizing_.goal(), " is under way already"));
-  return absl::OkStatus();
+    return not_now("the job is about to end");
+  if (!resizing_.is_under_way()) return absl::OkStatus();
+  return not_now(resizing_.arrangement().empty()
+                     ? absl::StrCat("a resize to ", resizing_.goal(), " is under way already")
+                     : "a rebalance is under way already");
+}
+
+void CoordinatorCore::Rebalance(ResultCallback<Rebalanced> done) {
+  Event event(*this);
+  if (abandoned_) return;
+  if (const absl::Status may = MayChangeServers("the shards stay where they are", "a rebalance");
+      !may.ok())
+    return outbox_.Add([done = std::move(done), may] { done(may); });
+  BeginRebalance(std::move(done));
+}
+
+void CoordinatorCore::RebalanceByItself(absl::Duration now) {
+  if (options_.rebalancing != Rebalancing::kAuto || !phase_.Is(Phase::kRunning) ||
+      !resizing_.schedule().WantsLook(now) || !MayChangeServers("", "").ok())
+    return;
+  const double imbalance = ImbalanceOf(
+      *layout_plan_.layout(), LoadNow(*layout_plan_.layout(), servers_).shards, servers_.size());
+  if (!resizing_.schedule().Note(imbalance, now)) return;
+  BeginRebalance([](const absl::StatusOr<Rebalanced>& done) {
+    if (!done.ok())
+      DIVVY_LOG(WARNING) << "--rebalance=auto: " << done.status().message();
+    else if (done->changed)
+      DIVVY_LOG(INFO) << "--rebalance=auto: the load of the busiest parameter server goes from "
+                      << done->before << " to " << done->after << " times the mean";
+  });
+}
+
+void CoordinatorCore::BeginRebalance(ResultCallback<Rebalanced> done) {
+  LoadReport load = LoadNow(*layout_plan_.layout(), servers_);
+  ArrangeOptions options = options_.rebalance;
+  options.room = std::move(load.room);
+  std::optional<Arrangement> better = layout_plan_.Arrange(load.shards, options);
+  if (!better) {
+    const double imbalance = ImbalanceOf(*layout_plan_.layout(), load.shards, servers_.size());
+    return outbox_.Add([done = std::move(done), imbalance] {
+      done(Rebalanced{false, imbalance, imbalance, 0, 0});
+    });
+  }
+  const Rebalanced result{true, better->before, better->after, better->moved, better->cut};
+  resizing_.BeginRebalance(servers_.size(), clock_.Elapsed(), std::move(better->ps),
+                           [done = std::move(done), result](const absl::Status& status) {
+                             status.ok() ? done(result) : done(status);
+                           });
 }
 
 // Writes of first values do not wait, because a cut waits for them.
@@ -80,7 +132,8 @@ void CoordinatorCore::ChangeServers(const JobState& saved) {
   const std::vector<Ps> before = servers_.all();
   servers_.Resize(resizing_.goal(), resizing_.joining(), stored_.row().epoch.value() << 20);
   layout_plan_.SetNumPs(resizing_.goal());
-  if (const absl::Status placed = layout_plan_.PlaceAnew(saved, NewIds()); !placed.ok()) {
+  if (const absl::Status placed = layout_plan_.PlaceAnew(saved, NewIds(), resizing_.arrangement());
+      !placed.ok()) {
     servers_.Restore(before);
     layout_plan_.SetNumPs(servers_.size());
     resizing_.Refuse(servers_.size(), placed);
@@ -94,9 +147,11 @@ void CoordinatorCore::ChangeServers(const JobState& saved) {
       client->Call(request, [](const absl::StatusOr<ShutdownReply>&) {});
     });
   }
+  const std::string text = resizing_.arrangement().empty()
+                               ? absl::StrCat("the job goes on with ", servers_.size(),
+                                              " parameter servers instead of ", before.size())
+                               : "the job goes on with its shards arranged by load";
   Resizing::Waiting waiting = resizing_.Complete();
-  const std::string text = absl::StrCat("the job goes on with ", servers_.size(),
-                                        " parameter servers instead of ", before.size());
   outbox_.Add([text] { DIVVY_LOG(INFO) << text; });
   when_running_.push_back(std::move(waiting.done));
   for (Task& again : waiting.deferred)

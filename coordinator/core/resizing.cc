@@ -35,6 +35,13 @@ void Resizing::Begin(int servers, int goal, absl::Duration now,
   for (int ps = servers; ps < goal; ++ps) joining_[ps] = "";
 }
 
+void Resizing::BeginRebalance(int servers, absl::Duration now,
+                              std::map<std::string, std::vector<int>> arrangement,
+                              std::function<void(absl::Status)> done) {
+  Begin(servers, servers, now, std::move(done));
+  arrangement_ = std::move(arrangement);
+}
+
 bool Resizing::Admit(int ps, const std::string& address) {
   const auto joining = joining_.find(ps);
   if (joining == joining_.end()) return false;
@@ -61,6 +68,9 @@ void Resizing::Cancel(const absl::Status& why) {
 }
 
 void Resizing::Refuse(int servers, const absl::Status& why) {
+  if (!arrangement_.empty())
+    return Cancel(WithMessage(why, absl::StrCat("the shards stay where they are: ", why.message(),
+                                                ". Fix this, and repeat the rebalance")));
   Cancel(WithMessage(why, absl::StrCat("the number of parameter servers stays ", servers, ": ",
                                        why.message(), ". ", RemedyFor(joining_))));
 }
@@ -75,6 +85,7 @@ void Resizing::FailAll(const absl::Status& error, std::vector<Task>& calls) {
 Resizing::Waiting Resizing::Complete() {
   goal_ = 0;
   joining_.clear();
+  arrangement_.clear();
   return {std::exchange(done_, nullptr), std::exchange(deferred_, {})};
 }
 

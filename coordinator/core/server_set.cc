@@ -43,6 +43,7 @@ void ServerSet::ForgetEpoch() {
     ps.attached = ps.ready = ps.sync_outstanding = ps.sync_wanted = false;
     ps.acked_seq = 0;
     ps.tables.clear();
+    ps.loads = ShardLoads();
     ps.claim.reset();
     ++ps.tries;
   }

@@ -143,6 +143,9 @@ OperatorCalls ChiefTask::CallsOfOperators() {
   calls.resize = [this](int num_ps, ResultCallback<v1::ResizeReply> done) {
     ResizeForOperator(num_ps, std::move(done));
   };
+  calls.rebalance = [this](ResultCallback<v1::RebalanceReply> done) {
+    RebalanceForOperator(std::move(done));
+  };
   return calls;
 }
 
@@ -184,6 +187,24 @@ void ChiefTask::ResizeForOperator(int num_ps, ResultCallback<v1::ResizeReply> do
     reply.set_num_ps(num_ps);
     done(reply);
   });
+}
+
+void ChiefTask::RebalanceForOperator(ResultCallback<v1::RebalanceReply> done) {
+  const auto core = core_.Get();
+  if (core == nullptr)
+    return done(MakeError(Reason::kNotReady,
+                          "the coordinator is still starting: try again in a few seconds"));
+  core->Rebalance(
+      [done = std::move(done)](const absl::StatusOr<CoordinatorCore::Rebalanced>& rebalanced) {
+        if (!rebalanced.ok()) return done(rebalanced.status());
+        v1::RebalanceReply reply;
+        reply.set_before(rebalanced->before);
+        reply.set_after(rebalanced->after);
+        reply.set_moved(rebalanced->moved);
+        reply.set_cut(rebalanced->cut);
+        reply.set_changed(rebalanced->changed);
+        done(reply);
+      });
 }
 
 absl::Status ChiefTask::StartCore() {

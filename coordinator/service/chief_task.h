@@ -93,6 +93,7 @@ class ChiefTask {
   void SaveForOperator(ResultCallback<v1::RequestCheckpointReply> done);
   void DrainForOperator(ResultCallback<v1::DrainReply> done);
   void ResizeForOperator(int num_ps, ResultCallback<v1::ResizeReply> done);
+  void RebalanceForOperator(ResultCallback<v1::RebalanceReply> done);
   void FillInCluster();
   // Records for an evaluator that the job is over.
   void TellEvaluator(int exit_code);

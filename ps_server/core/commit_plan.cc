@@ -292,6 +292,7 @@ absl::Status CommitPlan::AddPart(size_t index, CommitPart part, const ShardTable
   }
   if (IsScatter(op.part.op)) op.order = shard->blocks().OrderByBlock(RowsOf(op.part));
   const int64_t rows = op.part.rows ? op.part.rows->shape().num_elements() : shard->blocks().rows();
+  shard->CountRows(rows);
   most_kept_bytes_ += FrozenShards::MostKept(*shard, rows);
   for (const Shard* slot : op.slots) most_kept_bytes_ += FrozenShards::MostKept(*slot, rows);
   part_shards_[index] = shard;
@@ -338,6 +339,7 @@ absl::Status CommitPlan::AddTablePart(size_t index, CommitPart part,
         CheckKeys(RowsOf(part), table.first_bucket(), table.end_bucket());
     if (!keys.ok()) return Bad(part, *shard, keys.status().message());
     op.keys = *std::move(keys);
+    shard->CountRows(static_cast<int64_t>(op.keys.size()));
   }
   op.part = std::move(part);
   most_kept_bytes_ += MostKept(op, *shard);
@@ -500,8 +502,7 @@ TableCounts CommitPlan::ApplyToSegment(const Op& op, const Shard& shard,
     const EvictedBuckets evicted(op.part);
     return segment.Evict(evicted.first, evicted.end, evicted.now);
   }
-  const int64_t from = keys.data() - op.keys.data(),
-                to = from + static_cast<int64_t>(keys.size());
+  const int64_t from = keys.data() - op.keys.data(), to = from + static_cast<int64_t>(keys.size());
   TableCounts counts;
   if (SetsCounts(op.part)) {
     segment.SetCounts(keys, CountsOf(op.part, from, to));

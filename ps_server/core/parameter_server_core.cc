@@ -13,6 +13,27 @@
 #include "variables/table_parts.h"
 
 namespace divvy {
+namespace {
+
+// More would make each Sync of a large job long, and a load that so many shards share is even.
+constexpr size_t kMostLoads = 256;
+
+// The shards that are used most.
+std::vector<SyncReply::Load> LoadsOf(const ShardTable& shards) {
+  std::vector<SyncReply::Load> loads;
+  for (const auto& [key, shard] : shards) {
+    if (key.slot == 0 && shard->used_rows() > 0) loads.push_back({key, shard->used_rows()});
+  }
+  if (loads.size() <= kMostLoads) return loads;
+  const auto is_busier = [](const SyncReply::Load& a, const SyncReply::Load& b) {
+    return a.rows > b.rows;
+  };
+  std::nth_element(loads.begin(), loads.begin() + kMostLoads, loads.end(), is_busier);
+  loads.resize(kMostLoads);
+  return loads;
+}
+
+}  // namespace
 
 absl::Status ParameterServerOptions::Validate() const {
   std::vector<std::string> problems;
@@ -265,6 +286,8 @@ SyncReply ParameterServerCore::SyncReplyNow(const SyncRequest& request) {
                   shards_.bytes(), draining || end_.is_ending()};
   for (const std::shared_ptr<Shard>& part : shards_.parts_of_tables())
     reply.tables.push_back({part->spec().key, part->table()->stats()});
+  reply.loads = LoadsOf(*shards_.table());
+  reply.memory_limit_bytes = options_.memory_limit_bytes;
   if (draining) end_.CompleteDrain();  // the drain ends after this answer
   return reply;
 }

@@ -321,6 +321,47 @@ TEST(PsStateTest, LoadInAReadyEpochDoesNothing) {
   EXPECT_EQ(ps.core->StateHash(), before);
 }
 
+TEST(PsStateTest, TellsHowManyRowsOfEachShardWereReadAndWritten) {
+  ParameterServerOptions options = Server::InTasks();
+  options.memory_limit_bytes = 1'000'000;
+  Server ps(1, options);
+  ps.BeginWithRows(5);
+  ASSERT_TRUE(ps.Done(ps.SendCreate({Spec(Key(2), Shape{3, 2}), Spec(Key(3), Shape{3, 2})}, 2))
+                  ->one()
+                  .ok());
+  EXPECT_TRUE(ps.Done(ps.SendCommit(1, {ps.AddOne(5)}))->one().ok());
+  PullPart rows, whole;
+  rows.shard = whole.shard = Key(2);
+  rows.rows = Tensor::Vector<int64_t>({2, 0, 2, 1});
+  EXPECT_TRUE(ps.Done(ps.SendPull({rows, whole}))->one().ok());
+  const auto sync = ps.Done(ps.SendSync(1, {}));
+  ASSERT_TRUE(sync->one().ok());
+  EXPECT_EQ(sync->one()->memory_limit_bytes, 1'000'000);
+  const std::vector<SyncReply::Load>& loads = sync->one()->loads;
+  ASSERT_EQ(loads.size(), 2u);  // nobody used the third
+  EXPECT_EQ(loads[0].shard, Key(1));
+  EXPECT_EQ(loads[0].rows, 5u);
+  EXPECT_EQ(loads[1].shard, Key(2));
+  EXPECT_EQ(loads[1].rows, 7u);
+}
+
+TEST(PsStateTest, TellsOfManyShardsTheBusiest) {
+  Server ps;
+  ps.Begin();
+  std::vector<ShardSpec> specs;
+  std::vector<CommitPart> parts;
+  for (uint32_t i = 1; i <= 300; ++i) {
+    specs.push_back(Spec(Key(i), Shape{static_cast<int64_t>(i), 2}));
+    parts.push_back(ps.AddOne(static_cast<int64_t>(i), i));
+  }
+  ASSERT_TRUE(ps.Done(ps.SendCreate(specs))->one().ok());
+  ASSERT_TRUE(ps.Done(ps.SendCommit(1, parts))->one().ok());
+  const auto sync = ps.Done(ps.SendSync(1, {}));
+  ASSERT_TRUE(sync->one().ok());
+  EXPECT_EQ(sync->one()->loads.size(), 256u);
+  for (const SyncReply::Load& load : sync->one()->loads) EXPECT_GT(load.rows, 44u);
+}
+
 TEST(PsStateTest, AttachOfAHigherEpochFreezesAndTellsThePicture) {
   Server ps;
   ps.BeginWithRows(2);

@@ -34,8 +34,8 @@ absl::Status CheckPart(const PullPart& part, const Shard& shard) {
   if (part.want == PullWant::kStats)
     return part.rows ? invalid("statistics are of the whole part, and not of rows")
                      : absl::OkStatus();
-  const bool rounds = part.as_bfloat16 && (part.want != PullWant::kValues ||
-                                           shard.spec().dtype != DType::kBFloat16);
+  const bool rounds = part.as_bfloat16 &&
+                      (part.want != PullWant::kValues || shard.spec().dtype != DType::kBFloat16);
   if (shard.table() != nullptr && (!part.rows || rounds))
     return invalid("a table is read by its keys, exactly");
   if (!part.rows) return absl::OkStatus();
@@ -170,6 +170,10 @@ absl::Status ReadPlan::AddPart(PullPart asked, std::shared_ptr<Shard> shard, Pul
     RETURN_IF_ERROR(CheckRange(RowsOf(asked), *part.shard));
   }
   const ShardSpec& spec = part.shard->spec();
+  if (asked.rows)
+    part.shard->CountRows(asked.rows->shape().num_elements());
+  else if (part.shard->table() == nullptr)  // the numbers of a table are no rows
+    part.shard->CountRows(part.shard->blocks().rows());
   const DType dtype = ReplyDType(asked, *part.shard);
   Shape shape = ReplyShape(asked, *part.shard);
   const bool lends = asked.may_lend && target == nullptr && !asked.rows && !asked.as_bfloat16 &&
@@ -260,9 +264,7 @@ void ReadPlan::ReadBlock(const Part& part, const Piece& piece) {
     return WriteStats(stats, reinterpret_cast<int64_t*>(part.to));
   }
   if (shard.table() != nullptr) {
-    shard.table()->With(block, [&](TableSegment& segment) {
-      ReadKeys(part, piece, segment);
-    });
+    shard.table()->With(block, [&](TableSegment& segment) { ReadKeys(part, piece, segment); });
     return;
   }
   MutexLock lock(blocks.lock(block));

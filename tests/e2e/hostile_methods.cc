@@ -57,6 +57,7 @@ const std::vector<Method>& Methods() {
       admin("RequestCheckpoint", &OfNobody),
       admin("Drain", &OfNobody),
       admin("Resize", &OfNobody),
+      admin("Rebalance", &OfNobody),
       {kPull, {Role::kPs}, {"chief", "worker"}, &FrameOf<PullRequest>},
       {kCommit, {Role::kPs}, {"chief", "worker"}, &FrameOf<CommitRequest>},
   };

@@ -456,6 +456,26 @@ TEST_F(OperationsTest, AJobGoesOnWithFewerAndThenWithMoreParameterServers) {
   FinishAll();
 }
 
+TEST_F(OperationsTest, AJobGoesOnWithItsShardsArrangedByTheirLoad) {
+  MakeDurable({"--counters=3", "--elements=100"});
+  StartAll();
+  // Two counters lie on ps 0, and one on ps 1. The load is known some seconds after the first step.
+  std::string said;
+  for (const absl::Duration until = Now() + kPatience; !absl::StrContains(said, " cut into ");) {
+    ASSERT_LT(Now(), until) << said;
+    CountOn(1);
+    said = Divvyctl({"rebalance"}, kChiefTask);
+  }
+  EXPECT_THAT(said, ContainsRegex("^0 shards moved, [1-3] variables cut into more shards: the load "
+                                  "of the busiest parameter server goes from 1.3[0-9] to 1.0[0-9] "
+                                  "times the mean\n$"));
+  WaitFor(kChiefTask, "the job goes on with its shards arranged by load");
+  CountOn(1);
+  cluster_->Signal(PsTask(0), SIGKILL);
+  CountOnWhoeverDies();
+  FinishAll();
+}
+
 TEST_F(OperationsTest, AnOperatorIsToldWhyNothingCanBeSaved) {
   Make(1, 1, /*proxied=*/false);
   StartAll();
@@ -463,6 +483,7 @@ TEST_F(OperationsTest, AnOperatorIsToldWhyNothingCanBeSaved) {
   EXPECT_THAT(Divvyctl({"checkpoint", "save"}, kChiefTask, 78), HasSubstr("--checkpoint_dir"));
   EXPECT_THAT(Divvyctl({"checkpoint", "save"}, PsTask(0), 64), HasSubstr("is not the coordinator"));
   EXPECT_THAT(Divvyctl({"drain"}, WorkerTask(0), 64), HasSubstr("is not the coordinator"));
+  EXPECT_THAT(Divvyctl({"rebalance"}, kChiefTask, 78), HasSubstr("--checkpoint_dir"));
   CountOn(1);
   FinishAll();
   EXPECT_THAT(Divvyctl({"drain"}, kChiefTask, 138), HasSubstr("nothing listens there"));

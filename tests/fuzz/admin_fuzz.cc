@@ -27,7 +27,8 @@ class Operated {
   OperatorCalls Calls() {
     return {kOwn, [this](ResultCallback<v1::RequestCheckpointReply> done) { Do(std::move(done)); },
             [this](ResultCallback<v1::DrainReply> done) { Do(std::move(done)); },
-            [this](int, ResultCallback<v1::ResizeReply> done) { Do(std::move(done)); }};
+            [this](int, ResultCallback<v1::ResizeReply> done) { Do(std::move(done)); },
+            [this](ResultCallback<v1::RebalanceReply> done) { Do(std::move(done)); }};
   }
   void AnswerBy(Answer answer) { answer_ = answer; }
   int TakeAsked() { return asked_.exchange(0); }
@@ -73,8 +74,9 @@ bool MeansThisLife(const std::string& bytes, bool is_resize) {
 }
 
 void Call(World& world, fuzz::Choices& choices) {
-  constexpr const char* kMethods[] = {"GetStatus", "RequestCheckpoint", "Drain", "Resize", "Steal"};
-  const uint64_t method = choices.Below(5);
+  constexpr const char* kMethods[] = {"GetStatus", "RequestCheckpoint", "Drain",
+                                      "Resize",    "Rebalance",         "Steal"};
+  const uint64_t method = choices.Below(6);
   world.operated.AnswerBy(static_cast<Answer>(choices.Below(3)));
   const std::string bytes = Request(choices);
   const bool has_deadline = choices.Often();

@@ -290,10 +290,11 @@ class Run : public Dialer {
         return executor_.RunFor(absl::Milliseconds(1) *
                                 static_cast<double>(uint64_t{1} << choices_.Below(13)));
       case 17: return core_->Resize(1 + static_cast<int>(choices_.Below(kMostTasks)), Done());
-      case 18:
+      case 18: return core_->Rebalance(fuzz::Once<CoordinatorCore::Rebalanced>(open_));
+      case 19:
         if (!choices_.Often()) core_->Drain([] {});
         return;
-      case 19:
+      case 20:
         for (uint64_t i = choices_.Below(16); i > 0; --i) executor_.RunOne();
         return;
       default: return Schedule();

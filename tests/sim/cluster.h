@@ -387,6 +387,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   void LosePower();
   void FaultOfDisk();
   void FaultOfNumber();
+  void Rebalance();
   void DieLoading(const Node& ps, Incarnation target);
   void StopJoining();
   void DrainWorker(Process& worker);

@@ -47,6 +47,7 @@ bool Set(SimConfig& config, const std::string& name, bool value) {
       {"slots_on_demand", &SimConfig::slots_on_demand},
       {"die_loading", &SimConfig::die_loading},
       {"resize", &SimConfig::resize},
+      {"rebalance", &SimConfig::rebalance},
       {"checkpoints", &SimConfig::checkpoints},
       {"restore", &SimConfig::restore},
       {"kill_ps", &SimConfig::kill_ps},

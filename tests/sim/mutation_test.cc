@@ -190,6 +190,14 @@ SimConfig WithResizes(uint64_t seed) {
   return config;
 }
 
+// The same, while the shards are moved.
+SimConfig WithRebalances(uint64_t seed) {
+  SimConfig config = WithResizes(seed);
+  config.rebalance = true;
+  config.num_ps = 3;
+  return config;
+}
+
 // Servers that are lost whenever they load.
 SimConfig WithDeathsWhileLoading(uint64_t seed) {
   SimConfig config = WithRewinds(seed);
@@ -315,10 +323,10 @@ TEST(MutationTest, WithAllRulesInPlaceTheSeedsPass) {
     EXPECT_TRUE(result.violation.ok()) << "seed " << seed << " of rewinds: " << result.violation;
   }
   for (uint64_t seed = 1; seed <= 60; ++seed) {
-    for (const auto config :
-         {WithAdoptions, WithAdoptionsAndRewinds, WithALossAtTheEnd, WithRows, WithCells,
-          WithOrderedSteps, WithAssigns, WithLateWrites, WithReaders, WithOwnData, WithResizes,
-          WithDeathsWhileLoading, WithPipelines, WithLostDevices, WithLiar, WithRefusals}) {
+    for (const auto config : {WithAdoptions, WithAdoptionsAndRewinds, WithALossAtTheEnd, WithRows,
+                              WithCells, WithOrderedSteps, WithAssigns, WithLateWrites, WithReaders,
+                              WithOwnData, WithResizes, WithRebalances, WithDeathsWhileLoading,
+                              WithPipelines, WithLostDevices, WithLiar, WithRefusals}) {
       const SimResult result = RunSimulation(config(seed));
       EXPECT_TRUE(result.violation.ok())
           << "seed " << seed
@@ -412,6 +420,9 @@ TEST(MutationTest, AStepThatIsDispatchedBesideAWriteFromBeforeItIsFound) {
 }
 TEST(MutationTest, AResizeFromACheckpointThatLacksWhatWasCreatedSinceIsFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kResizeFromAWholeCut, WithResizes), 0u);
+}
+TEST(MutationTest, ARebalanceFromACheckpointThatLacksWhatWasCreatedSinceIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kResizeFromAWholeCut, WithRebalances), 0u);
 }
 TEST(MutationTest, LossesOfServersThatLoadWhichNobodyCountsAreFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kLossWhileLoadingCounts, WithDeathsWhileLoading, "X16: ps "),

@@ -156,6 +156,7 @@ void Cluster::StartCoordinator(StoredJob stored) {
   options.id_block = config_.id_block;
   options.max_step_attempts = config_.max_step_attempts;
   options.max_recoveries = config_.max_recoveries;
+  options.rebalance.good_enough = options.rebalance.least_gain = -1e9;  // anything is better
   options.durability = config_.replay ? Durability::kReplay : Durability::kCheckpoint;
   options.redo_log_bytes = config_.redo_log_bytes;
   // Few or many steps wait at a worker, though none of the scripts is as short as live steps are.
@@ -219,8 +220,10 @@ void Cluster::StartCoordinator(StoredJob stored) {
 // An operator changes the number of parameter servers.
 void Cluster::FaultOfNumber() {
   if (is_resizing_ || chief_down_ || chief_draining_) return;
-  const int wanted =
+  const int drawn =
       std::max(1 + static_cast<int>(random_.Below(4)), config_.only_grow ? num_ps_ : 1);
+  const int wanted = config_.rebalance ? num_ps_ : drawn;
+  if (wanted == num_ps_) return Rebalance();
   Trace(absl::StrCat("fault: ", num_ps_, " parameter servers become ", wanted));
   is_resizing_ = true;
   for (int i = num_ps_; i < wanted; ++i) StartPs(i);
@@ -230,6 +233,17 @@ void Cluster::FaultOfNumber() {
                   result_.resizes += status.ok();
                   StopJoining();
                 }));
+}
+
+// An operator has the shards moved. The options of the coordinator accept any arrangement.
+void Cluster::Rebalance() {
+  Trace("fault: the shards are moved");
+  is_resizing_ = true;
+  core_->Rebalance(Mine([this](const absl::StatusOr<CoordinatorCore::Rebalanced>& done) {
+    Trace(absl::StrCat("moved shards: ", done.status().ToString()));
+    result_.rebalances += done.ok() && done->changed;
+    StopJoining();
+  }));
 }
 
 // Kills servers that were to join and do not belong to the job.

@@ -71,6 +71,8 @@ struct SimConfig {
   bool only_grow = false;
   // The number of parameter servers changes while the job runs (with `checkpoints`).
   bool resize = false;
+  // With `resize`: the shards are moved instead, and the number stays.
+  bool rebalance = false;
   // Now and then the disk is full, or an operation on it fails.
   bool disk_faults = false;
   // A parameter server is lost just before the program ends, and soon after an adoption.
@@ -252,7 +254,7 @@ struct SimResult {
   // Rows of the table that evictions removed, and rows that were compared with the model.
   int64_t rows_evicted = 0, rows_judged = 0;
   int64_t checkpoints = 0, restores = 0, power_losses = 0;
-  int64_t resizes = 0;
+  int64_t resizes = 0, rebalances = 0;
   int64_t read_two = 0;  // pairs of datasets that were read to the end
   int64_t loops = 0, loops_of_own_data = 0, own_judged = 0, ends_handled = 0, late_workers = 0;
   int64_t finished_reads = 0, stopped_runs = 0, overran = 0, given_up = 0;

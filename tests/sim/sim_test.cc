@@ -329,7 +329,7 @@ TEST(SimTableTest, ACoordinatorAdoptsTheRowsAndTheEvictionsOfTheOneBefore) {
 
 struct Totals {
   int64_t coordinators = 0, drained = 0, refused = 0, finished = 0, rewinds = 0, restores = 0,
-          resizes = 0, adoptions = 0, adoptions_in_pass = 0;
+          resizes = 0, rebalances = 0, adoptions = 0, adoptions_in_pass = 0;
 };
 
 enum class Job { kEnds, kMayBeLost };
@@ -348,6 +348,7 @@ Totals RunAll(SimConfig config, int seeds, Job job = Job::kEnds) {
     totals.rewinds += result.rewinds, totals.restores += result.restores,
         totals.resizes += result.resizes, totals.adoptions += result.adoptions;
     totals.adoptions_in_pass += result.adoptions_in_pass;
+    totals.rebalances += result.rebalances;
   }
   return totals;
 }
@@ -587,6 +588,19 @@ TEST(SimResizeTest, AJobGoesOnWithAnotherNumberOfServersAndNothingIsLost) {
   SimConfig config = Calm(1);
   config.checkpoints = config.resize = true;
   ExpectResizes(config, 30);
+}
+
+TEST(SimRebalanceTest, AJobGoesOnWithItsShardsElsewhereAndNothingIsLost) {
+  SimConfig config = Calm(1);
+  config.checkpoints = config.resize = config.rebalance = true;
+  EXPECT_GE(RunAll(config, 30, Job::kMayBeLost).rebalances, 30);
+}
+
+TEST(SimRebalanceTest, AnyProcessMayDieOnTheWay) {
+  SimConfig config = Losing(1);
+  config.checkpoints = config.resize = config.rebalance = config.kill_workers =
+      config.kill_coordinator = config.restore = true;
+  EXPECT_GE(RunAll(config, 30, Job::kMayBeLost).rebalances, 20);
 }
 
 TEST(SimResizeTest, AnyProcessMayDieOnTheWay) {

@@ -46,13 +46,13 @@ ABSL_FLAG(std::string, format, "",
           "safetensors (default), or bundle");
 ABSL_FLAG(
     std::string, addr, "",
-    "status, top, doctor, table: host:port,...; health, checkpoint save, drain, resize: host:port. "
-    "For a "
-    "cluster "
-    "of divvyctl launch: the unix:DIRECTORY that its first lines print. Default: the tasks of "
+    "status, top, doctor, table: host:port,...; health, checkpoint save, drain, resize, rebalance: "
+    "host:port. For a cluster of divvyctl launch: the unix:DIRECTORY that its first lines print. "
+    "Default: the tasks of "
     "TF_CONFIG");
 ABSL_FLAG(absl::Duration, timeout, absl::Minutes(1),
-          "checkpoint save, drain, resize: how long to wait. The operation continues afterwards. "
+          "checkpoint save, drain, resize, rebalance: how long to wait. The operation continues "
+          "afterwards. "
           "table: how long to wait for each task");
 // top
 ABSL_FLAG(bool, once, false, "top: show the tasks once, as lines, and end");
@@ -412,6 +412,10 @@ int ResizeCommand(const std::vector<std::string>& args) {
   return Operate("resize", [](const OperatorOptions& options) {
     return ResizeJob(options, *absl::GetFlag(FLAGS_ps));
   });
+}
+
+int RebalanceCommand(const std::vector<std::string>& args) {
+  return args.empty() ? Operate("rebalance", RebalanceJob) : Misuse("rebalance takes flags only");
 }
 
 int HealthCommand(const std::vector<std::string>& args) {

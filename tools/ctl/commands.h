@@ -31,6 +31,7 @@ int CheckpointCommand(const std::vector<std::string>& args);
 int StateCommand(const std::vector<std::string>& args);
 int DrainCommand(const std::vector<std::string>& args);
 int ResizeCommand(const std::vector<std::string>& args);
+int RebalanceCommand(const std::vector<std::string>& args);
 int HealthCommand(const std::vector<std::string>& args);
 int CertsCommand(const std::vector<std::string>& args);
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/clock.h"
 #include "base/exit_codes.h"
 #include "base/random.h"
@@ -139,6 +140,25 @@ absl::StatusOr<std::string> ResizeJob(const OperatorOptions& options, int num_ps
   RETURN_IF_ERROR(coordinator.Ask(&v1::Admin::Stub::Resize, reply, request));
   return absl::StrCat("the job goes on with ", reply.num_ps(),
                       reply.num_ps() == 1 ? " parameter server" : " parameter servers");
+}
+
+absl::StatusOr<std::string> RebalanceJob(const OperatorOptions& options) {
+  CoordinatorAt coordinator(options);
+  v1::RebalanceReply reply;
+  RETURN_IF_ERROR(coordinator.Find());
+  RETURN_IF_ERROR(coordinator.Ask(&v1::Admin::Stub::Rebalance, reply));
+  if (!reply.changed())
+    return absl::StrFormat(
+        "nothing was moved: the busiest parameter server has %.2f times the mean load, and no "
+        "other "
+        "arrangement is better by a tenth",
+        reply.before());
+  std::string text = absl::StrCat(reply.moved(), " shards moved");
+  if (reply.cut() > 0) absl::StrAppend(&text, ", ", reply.cut(), " variables cut into more shards");
+  return absl::StrFormat(
+      "%s: the load of the busiest parameter server goes from %.2f to %.2f times "
+      "the mean",
+      text, reply.before(), reply.after());
 }
 
 int OperatorExitCode(const absl::Status& status) {

@@ -1,4 +1,4 @@
-// `divvyctl checkpoint save`, `divvyctl drain` and `divvyctl resize`: an operator's requests to a
+// `divvyctl checkpoint save`, `drain`, `resize` and `rebalance`: an operator's requests to a
 // coordinator.
 #ifndef DIVVY_TOOLS_CTL_OPERATE_H_
 #define DIVVY_TOOLS_CTL_OPERATE_H_
@@ -36,6 +36,10 @@ absl::StatusOr<std::string> DrainCoordinator(const OperatorOptions& options);
 // Changes the number of parameter servers of the job. Waits until new ones have joined and steps
 // run again. Returns one line that says so.
 absl::StatusOr<std::string> ResizeJob(const OperatorOptions& options, int num_ps);
+
+// Moves shards from parameter servers that have more to do than others. Waits until steps run
+// again. Returns one line that says what was done.
+absl::StatusOr<std::string> RebalanceJob(const OperatorOptions& options);
 
 // The exit code for a command that ended with this status (docs/operating/operations.md).
 int OperatorExitCode(const absl::Status& status);

@@ -39,10 +39,11 @@ class NobodyServesTest : public ::testing::Test {
   OperatorOptions options_;
 };
 
-TEST_F(NobodyServesTest, WhoeverSavesDrainsOrResizesIsToldWhatToDo) {
+TEST_F(NobodyServesTest, WhoeverSavesDrainsResizesOrRebalancesIsToldWhatToDo) {
   ExpectTheFix(SaveCheckpoint(options_).status());
   ExpectTheFix(DrainCoordinator(options_).status());
   ExpectTheFix(ResizeJob(options_, 2).status());
+  ExpectTheFix(RebalanceJob(options_).status());
 }
 
 }  // namespace
