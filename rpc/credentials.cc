@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <ctime>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -197,6 +198,15 @@ bool IsLoopbackV4(absl::string_view host) {
 }
 
 }  // namespace
+
+std::optional<absl::Time> EndOfCertificate(const std::string& cert_file) {
+  const std::vector<ssl::Certificate> chain = ssl::ReadCertificates(ssl::OpenFile(cert_file).get());
+  ERR_clear_error();
+  std::tm end{};
+  if (chain.empty() || ASN1_TIME_to_tm(X509_get0_notAfter(chain[0].get()), &end) != 1)
+    return std::nullopt;
+  return absl::FromTM(end, absl::UTCTimeZone());
+}
 
 absl::Status CheckTlsFiles(const TlsFiles& files) { return CheckFiles(files, nullptr); }
 

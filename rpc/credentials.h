@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/security/tls_certificate_provider.h"
@@ -40,6 +41,10 @@ absl::Status CheckTlsFiles(const TlsFiles& files);
 // The same, and the certificate must be that of the task `owner`: every peer would refuse another
 // one, again and again.
 absl::Status CheckTlsFiles(const TlsFiles& files, const PeerRole& owner);
+
+// When the first certificate of a PEM file ends. Nullopt: there is none that can be read. Blocks on
+// the disk.
+std::optional<absl::Time> EndOfCertificate(const std::string& cert_file);
 
 // Credentials for mutual TLS. The server asks for the peer's certificate and checks it against
 // `ca`. It refuses a peer that names no role, or that belongs to another job than `cert` (the trust
