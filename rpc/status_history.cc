@@ -80,14 +80,16 @@ StatusHistory::Sample StatusHistory::SampleOf(absl::Duration now, const v1::Task
 
 void StatusHistory::AddOne(absl::Duration now, const v1::TaskStatus& status) {
   Course& course = courses_[KeyOf(status)];
-  if (course.incarnation != status.incarnation()) {
+  const bool answers = status.role_case() != v1::TaskStatus::ROLE_NOT_SET;
+  if (answers && course.incarnation != status.incarnation()) {
     course = Course();
     course.incarnation = status.incarnation();
   }
-  if (course.samples.empty() || course.state != status.state()) {
+  if (course.state != status.state()) {
     course.state = status.state();
     course.state_since = now;
   }
+  if (!answers) return;
   course.samples.push_back(SampleOf(now, status));
   if (course.samples.size() > kMost) course.samples.pop_front();
 }
@@ -106,7 +108,9 @@ void StatusHistory::Add(absl::Duration now, const v1::TaskStatus& status) {
 
 const StatusHistory::Course* StatusHistory::Find(const v1::TaskStatus& status) const {
   const auto found = courses_.find(KeyOf(status));
-  if (found == courses_.end() || found->second.incarnation != status.incarnation()) return nullptr;
+  if (found == courses_.end()) return nullptr;
+  const bool answers = status.role_case() != v1::TaskStatus::ROLE_NOT_SET;
+  if (answers && found->second.incarnation != status.incarnation()) return nullptr;
   return &found->second;
 }
 

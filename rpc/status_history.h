@@ -30,7 +30,8 @@ class StatusHistory {
   static constexpr size_t kMost = 120;
 
   // Adds a sample of the task, and of each of the tasks in its status. Forgets tasks that are not
-  // in it any more, and the samples of a task that has been started again.
+  // in it any more, and the samples of a task that has been started again. Of a task that does not
+  // answer, whose status has no role, it notes the state alone.
   void Add(absl::Duration now, const v1::TaskStatus& status);
 
   // Fills in what the samples tell: state_ns, the rates and the findings; in the tasks of a

@@ -111,6 +111,23 @@ TEST(StatusHistoryTest, ATaskThatWasStartedAgainBeginsAnew) {
   EXPECT_EQ(again.state_ns(), absl::ToInt64Nanoseconds(StatusHistory::kEvery));
 }
 
+TEST(StatusHistoryTest, ATaskThatMissesAnAnswerKeepsItsSamples) {
+  StatusHistory history;
+  for (int i = 0; i < 8; ++i) history.Add(At(i), Chief({Ps(0, 10, 50 * i)}));
+  v1::TaskStatus away;
+  away.set_job(v1::PS);
+  away.set_state("no answer");
+  history.Add(At(8), Chief({away}));
+  v1::TaskStatus status = Chief({away});
+  history.Complete(At(9), status);
+  EXPECT_EQ(status.coordinator().tasks(0).state_ns(),
+            absl::ToInt64Nanoseconds(StatusHistory::kEvery));
+  status = Chief({Ps(0, 10, 450)});
+  history.Add(At(9), status);
+  history.Complete(At(9), status);
+  EXPECT_THAT(status.coordinator().tasks(0).ps().rows_per_second(), DoubleNear(10, 1e-9));
+}
+
 TEST(StatusHistoryTest, TheCoordinatorComparesItsTasks) {
   StatusHistory history;
   v1::TaskStatus status;

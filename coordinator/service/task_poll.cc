@@ -5,6 +5,8 @@
 #include <iterator>
 #include <set>
 
+#include "absl/strings/str_cat.h"
+
 namespace divvy {
 namespace {
 
@@ -73,8 +75,10 @@ void TaskPoll::OnAnswer(Key key, const std::string& address,
   const bool fits =
       answer.ok() && (key.first == Role::kPs ? answer->has_ps() : answer->has_worker());
   if (!fits) {
-    known->second.last = Without(key.first, key.second, "no answer",
-                                 answer.ok() ? "an answer of its role" : answer.status().message());
+    known->second.last =
+        Without(key.first, key.second, "no answer",
+                answer.ok() ? "an answer of its role"
+                            : absl::StrCat("an answer: ", answer.status().message()));
     return;
   }
   answer->set_job(JobOf(key.first));

@@ -84,7 +84,7 @@ TEST_F(TaskPollTest, ATaskThatDoesNotAnswerSaysWhy) {
   Answer("a", absl::UnavailableError("connection refused"));
   const auto last = poll_->Last();
   EXPECT_EQ(last[0].state(), "no answer");
-  EXPECT_EQ(last[0].waits(0).text(), "connection refused");
+  EXPECT_EQ(last[0].waits(0).text(), "an answer: connection refused");
   EXPECT_EQ(last[2].state(), "away");
 }
 
