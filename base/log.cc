@@ -2,10 +2,13 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <memory>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/mutex.h"
+#include "base/recent_log.h"
 #include "nlohmann/json.hpp"
 #include "spdlog/formatter.h"
 #include "spdlog/logger.h"
@@ -82,6 +85,29 @@ std::shared_ptr<spdlog::logger> MakeLogger(const LogOptions& options) {
   return logger;
 }
 
+// The longest text that is kept of an entry.
+constexpr size_t kMostKeptText = 2000;
+constexpr size_t kMostKept = 50;
+
+struct Kept {
+  Mutex mu;
+  std::deque<LoggedEntry> entries DIVVY_GUARDED_BY(mu);
+};
+
+Kept& GetKept() {
+  static Kept* const kept = new Kept;
+  return *kept;
+}
+
+void Keep(const LogEntry& entry) {
+  if (entry.severity == Severity::kInfo) return;
+  Kept& kept = GetKept();
+  MutexLock lock(kept.mu);
+  kept.entries.push_back(
+      {Clock::Real().WallTime(), entry.severity, entry.text.substr(0, kMostKeptText)});
+  if (kept.entries.size() > kMostKept) kept.entries.pop_front();
+}
+
 // The destination of entries. It is swapped as a whole, so writing an entry holds no lock of
 // Divvy's.
 struct Destination {
@@ -114,7 +140,14 @@ LogSink SetLogSink(LogSink sink) {
   return next ? *next : nullptr;
 }
 
+std::vector<LoggedEntry> RecentWarnings() {
+  Kept& kept = GetKept();
+  MutexLock lock(kept.mu);
+  return {kept.entries.begin(), kept.entries.end()};
+}
+
 void Log(const LogEntry& entry) {
+  Keep(entry);
   std::shared_ptr<spdlog::logger> logger;
   std::shared_ptr<const LogSink> sink;
   {

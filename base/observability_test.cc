@@ -4,9 +4,11 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/mutex.h"
+#include "base/recent_log.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -110,6 +112,26 @@ TEST(LogTest, ASinkMayLogAndBeTakenAwayWhileItRuns) {
   });
   DIVVY_LOG(INFO) << "outer";
   EXPECT_THAT(texts, ElementsAre("outer", "inner"));
+}
+
+// For the status page. What a sink takes or the options leave out is kept, too.
+TEST(LogTest, TheLastWarningsAreKept) {
+  const absl::Time begin = absl::Now();
+  SetLogSink([](const LogEntry&) {});
+  for (int i = 0; i < 60; ++i) {
+    DIVVY_LOG(INFO) << "nothing " << i;
+    DIVVY_LOG(WARNING) << "warning " << i;
+  }
+  DIVVY_LOG(ERROR) << std::string(10'000, 'x');
+  SetLogSink(nullptr);
+  const std::vector<LoggedEntry> kept = RecentWarnings();
+  ASSERT_EQ(kept.size(), 50u);
+  EXPECT_EQ(kept[0].text, "warning 11");
+  EXPECT_EQ(kept[48].text, "warning 59");
+  EXPECT_EQ(kept[48].severity, Severity::kWarning);
+  EXPECT_EQ(kept[49].severity, Severity::kError);
+  EXPECT_EQ(kept[49].text, std::string(2000, 'x'));
+  EXPECT_GE(kept[0].at, begin);
 }
 
 TEST(LogTest, LinesOfManyThreadsStayWhole) {

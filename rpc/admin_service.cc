@@ -34,16 +34,23 @@ ResultCallback<Reply> Into(std::shared_ptr<internal::UnaryFinisher> finisher, Re
 
 }  // namespace
 
+std::string AdminService::StatusText() const {
+  v1::TaskStatus status = status_();
+  if (status.has_coordinator()) status.mutable_coordinator()->clear_tasks();
+  return status.ShortDebugString();
+}
+
 grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* context,
                                                   const v1::GetStatusRequest*,
                                                   v1::TaskStatus* reply) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  internal::UnaryFinisher finisher(reactor, "Admin.GetStatus");
   const absl::Status checked = CheckUnaryCall(*context, "Admin.GetStatus");
   if (checked.ok()) {
     *reply = status_();
     SendWallTime(*context);
   }
-  reactor->Finish(ToGrpc(checked));
+  finisher.Finish(checked);
   return reactor;
 }
 
@@ -54,7 +61,7 @@ grpc::ServerUnaryReactor* AdminService::Operate(absl::string_view name,
                                                 const Request& request, Reply& reply,
                                                 const Call& call) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  auto finisher = std::make_shared<internal::UnaryFinisher>(reactor);
+  auto finisher = std::make_shared<internal::UnaryFinisher>(reactor, name);
   absl::Status checked = CheckUnaryCall(*context, name);
   if (checked.ok()) checked = CheckTarget(wire::FromProto(request), calls_);
   if (checked.ok())
@@ -68,7 +75,7 @@ grpc::ServerUnaryReactor* AdminService::GetTableRows(grpc::CallbackServerContext
                                                      const v1::GetTableRowsRequest* request,
                                                      v1::GetTableRowsReply* reply) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  auto finisher = std::make_shared<internal::UnaryFinisher>(reactor);
+  auto finisher = std::make_shared<internal::UnaryFinisher>(reactor, "Admin.GetTableRows");
   absl::Status checked = CheckUnaryCall(*context, "Admin.GetTableRows");
   if (checked.ok() && !rows_)
     checked = MakeError(Reason::kInvalid,

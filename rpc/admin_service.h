@@ -48,8 +48,8 @@ class AdminService : public v1::Admin::CallbackService {
                         RowsForOperator rows = nullptr)
       : status_(std::move(status)), calls_(std::move(calls)), rows_(std::move(rows)) {}
 
-  // The status in one line, for the log.
-  std::string StatusText() const { return status_().ShortDebugString(); }
+  // The status in one line, for the log. Without the tasks that a coordinator shows.
+  std::string StatusText() const;
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
                                       const v1::GetStatusRequest* request,
                                       v1::TaskStatus* reply) override;

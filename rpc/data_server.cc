@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/clock.h"
 #include "base/process.h"
 #include "base/shared_memory.h"
 #include "base/status_macros.h"
@@ -105,6 +106,36 @@ absl::StatusOr<int64_t> BytesToReserve(const v1::PullRequestHeader& header) {
 }
 absl::StatusOr<int64_t> BytesToReserve(const v1::CommitBegin& header) {
   return header.has_payload() ? wire::CopiedBytes(header) : wire::PayloadBytes(header);
+}
+
+// ---- statistics ----
+
+int64_t RowsIn(const Shape& shape) { return shape.rank() == 0 ? 1 : shape.dim(0); }
+void Count(const PullReply& reply, DataOutcome& outcome) {
+  for (const PullPartReply& part : reply.parts) {
+    outcome.bytes += part.lent != nullptr ? part.lent->size_bytes() : part.values.size_bytes();
+    outcome.rows += RowsIn(part.lent != nullptr ? part.lent->shape() : part.values.shape());
+  }
+}
+void Count(const CommitRequest& request, DataOutcome& outcome) {
+  for (const CommitPart& part : request.parts) {
+    outcome.bytes +=
+        part.arrived != nullptr ? part.arrived->size_bytes() : part.values.size_bytes();
+    outcome.rows +=
+        part.rows ? part.rows->shape().num_elements()
+                  : RowsIn(part.arrived != nullptr ? part.arrived->shape() : part.values.shape());
+  }
+}
+// What the request tells before it is carried out, and what the answer adds.
+DataOutcome OutcomeOf(const PullRequest&) { return {DataMethod::kPull}; }
+DataOutcome OutcomeOf(const CommitRequest& request) {
+  DataOutcome outcome{DataMethod::kCommit};
+  Count(request, outcome);
+  return outcome;
+}
+void AddReply(const PullReply& reply, DataOutcome& outcome) { Count(reply, outcome); }
+void AddReply(const CommitReply& reply, DataOutcome& outcome) {
+  outcome.duplicate = reply.duplicate;
 }
 
 absl::StatusOr<PullRequest> FromHeader(const v1::PullRequestHeader& header,
@@ -308,14 +339,28 @@ class Receiver : public MessageReceiver {
     if (found == waiting_.end()) return;
     std::unique_ptr<Arriving> whole = std::move(found->second);
     waiting_.erase(found);
-    status.ok() ? Ask(std::move(whole)) : Answer(id, status, nullptr, nullptr);
+    if (status.ok()) return Ask(std::move(whole));
+    NoteRefused(status);
+    Answer(id, status, nullptr, nullptr);
+  }
+
+  void NoteRefused(const absl::Status& why) {
+    DataOutcome outcome{KindOf(Request())};
+    outcome.status = why;
+    environment_->handler.OnAnswered(outcome);
   }
 
   void Ask(std::unique_ptr<Arriving> whole) {
     const auto done = [weak = call_.weak_from_this(), this, environment = environment_,
                        id = whole->id, memory = whole->memory, reply_memory = whole->reply_memory,
-                       region = whole->region](absl::StatusOr<Reply> reply) {
+                       region = whole->region, asked = OutcomeOf(whole->request),
+                       since = Clock::Real().Elapsed()](absl::StatusOr<Reply> reply) {
       if (!environment->answers.Enter()) return;
+      DataOutcome outcome = asked;
+      outcome.status = reply.status();
+      if (reply.ok()) AddReply(*reply, outcome);
+      outcome.took = Clock::Real().Elapsed() - since;
+      environment->handler.OnAnswered(outcome);
       if (const auto call = weak.lock())
         call->Do([this, id, reply = std::move(reply), reply_memory, region] {
           Answer(id, reply, reply_memory, region);
@@ -330,6 +375,7 @@ class Receiver : public MessageReceiver {
   absl::Status Refuse(const absl::Status& why) {
     refused_ = arriving_->id;
     arriving_ = nullptr;
+    NoteRefused(why);
     Answer(refused_, why, nullptr, nullptr);
     return absl::OkStatus();
   }

@@ -39,10 +39,25 @@ struct DataClaim {
 
 enum class DataMethod : uint8_t { kPull, kCommit };
 
+// How a request was answered.
+struct DataOutcome {
+  DataMethod method = DataMethod::kPull;
+  // Of the answer.
+  absl::Status status = {};
+  // The commit had been applied before.
+  bool duplicate = false;
+  // The values of a commit, or of the reply to a pull. A dense shard counts its rows.
+  int64_t bytes = 0, rows = 0;
+  // From the whole request until its answer was known; 0 if it was refused before it was whole.
+  absl::Duration took = {};
+};
+
 // The object that the streams call. Thread-safe; no method blocks. `done` and `granted` are called
 // once, or dropped when the task ends.
 class DataHandler : public Calls<PullRequest, CommitRequest> {
  public:
+  // Called once for each request that is answered, for statistics. Must not block.
+  virtual void OnAnswered(const DataOutcome& outcome) {}
   // Whether a request with this fence is acceptable. Called before anything is reserved for the
   // request. An error is sent as the answer. `worker` is the index in the caller's certificate if
   // that is a worker's.

@@ -50,6 +50,12 @@ std::shared_ptr<WorkerClient> RpcDialer::WorkerAt(const std::string& address, in
                           MakeChannel(address, identity_.For(RoleName(Role::kWorker), index)));
 }
 
+std::shared_ptr<StatusClient> RpcDialer::StatusOf(Role role, int index,
+                                                  const std::string& address) {
+  return std::make_shared<StatusClient>(CallEnvironment{executor_, open_, address},
+                                        MakeChannel(address, identity_.For(RoleName(role), index)));
+}
+
 std::shared_ptr<CoordinatorClient> RpcDialer::Coordinator(const std::string& address) {
   return MakeCoordinatorClient({executor_, open_, address},
                                [address, credentials = identity_.For(RoleName(Role::kChief))] {

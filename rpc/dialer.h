@@ -9,8 +9,10 @@
 #include "base/executor.h"
 #include "grpcpp/security/credentials.h"
 #include "protocol/clients.h"
+#include "protocol/role.h"
 #include "rpc/credentials.h"
 #include "rpc/open_calls.h"
+#include "rpc/status_client.h"
 
 namespace divvy {
 
@@ -40,6 +42,8 @@ class RpcDialer : public Dialer {
                                                      int index) override;
   std::shared_ptr<WorkerClient> WorkerAt(const std::string& address, int index) override;
   std::shared_ptr<CoordinatorClient> Coordinator(const std::string& address);
+  // Asks this task for its status.
+  std::shared_ptr<StatusClient> StatusOf(Role role, int index, const std::string& address);
 
  private:
   Executor& executor_;

@@ -3,25 +3,20 @@
 #include <algorithm>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_replace.h"
+#include "base/build_info.h"
+#include "base/clock.h"
 #include "base/metrics.h"
 #include "base/process_metrics.h"
-#include "google/protobuf/text_format.h"
+#include "base/recent_log.h"
 #include "google/protobuf/util/json_util.h"
+#include "rpc/peer_certificate.h"
+#include "rpc/status_page.h"
 #include "variables/table_parts.h"
 #include "wire/messages.h"
 
 namespace divvy {
 namespace {
-
-// "chief", "ps 0"
-std::string NameOf(const v1::TaskStatus& status) {
-  const std::string job = absl::AsciiStrToLower(v1::Job_Name(status.job()));
-  return status.job() == v1::CHIEF ? job : absl::StrCat(job, " ", status.index());
-}
 
 // ---- metrics ------------------------------------------------------------------------------------
 
@@ -45,6 +40,43 @@ class Adder {
   MetricsRegistry& registry_;
 };
 
+void AddRecoveries(const v1::CoordinatorStatus& status, Adder& add) {
+  constexpr char kRecoveries[] = "Tasks that were lost, and were replaced or came back.";
+  add.Counter("divvy_recoveries_total", kRecoveries, status.worker_recoveries(),
+              {{"job", "worker"}});
+  add.Counter("divvy_recoveries_total", kRecoveries, status.ps_recoveries(), {{"job", "ps"}});
+  add.Counter("divvy_ps_restarts_total", "How often another process took the place of a ps.",
+              status.ps_recoveries());
+  add.Counter("divvy_worker_sessions_fenced_total",
+              "Sessions of workers that have lost their right to commit.",
+              status.fenced_sessions());
+  add.Counter("divvy_rewinds_total", "How often all parameter servers returned to a checkpoint.",
+              status.rewinds());
+  add.Counter("divvy_replayed_steps_total", "Steps that had finished and were run again.",
+              status.replayed_steps());
+  add.Gauge("divvy_goodput_ratio",
+            "Steps that have finished, of the runs of steps in this life of the coordinator.",
+            status.goodput());
+  add.Gauge("divvy_redo_log_bytes", "Memory of the redo log.",
+            static_cast<double>(status.redo_log_bytes()));
+  add.Gauge("divvy_redo_log_limit_bytes", "The most that it may take.",
+            static_cast<double>(status.redo_log_limit_bytes()));
+}
+
+void AddCheckpoints(const v1::CoordinatorStatus::Checkpoints& status, Adder& add) {
+  if (status.last_success_ns() > 0)
+    add.Gauge("divvy_checkpoint_last_success_timestamp_seconds",
+              "When the last checkpoint of this coordinator was complete, in seconds from 1970.",
+              static_cast<double>(status.last_success_ns()) * 1e-9);
+  add.Gauge("divvy_checkpoint_bytes", "The size of the last checkpoint.",
+            static_cast<double>(status.last_bytes()));
+  add.Counter("divvy_checkpoint_failures_total", "Checkpoints that failed because of a disk.",
+              status.failed());
+  add.Gauge("divvy_checkpoint_interval_seconds",
+            "The interval of checkpoints; 0: only on request and at the end.",
+            static_cast<double>(status.interval_ns()) * 1e-9);
+}
+
 void AddCoordinator(const v1::CoordinatorStatus& status, Adder& add) {
   constexpr char kFinished[] = "Steps that have finished, in all lives of the job.",
                  kSteps[] = "Steps that have not ended.", kTasks[] = "Tasks of the job.",
@@ -56,13 +88,45 @@ void AddCoordinator(const v1::CoordinatorStatus& status, Adder& add) {
             {{"state", "in_flight"}});
   add.Gauge("divvy_undurable_steps", "Finished training steps that no checkpoint covers.",
             static_cast<double>(status.finished_steps() - status.durable_steps()));
+  add.Gauge("divvy_oldest_step_seconds", "The age of the oldest step that has not ended; 0: none.",
+            static_cast<double>(status.oldest_step_ns()) * 1e-9);
+  add.Counter("divvy_examples_total",
+              "Examples in training steps, where the program's metrics count them.",
+              status.examples());
+  if (status.has_loss()) add.Gauge("divvy_loss", "The last mean loss.", status.loss());
+  add.Gauge("divvy_leases", "Positions of data that open steps have.",
+            static_cast<double>(status.leased_positions()), {{"state", "open"}});
+  AddRecoveries(status, add);
+  AddCheckpoints(status.checkpoints(), add);
   add.Gauge("divvy_tasks", kTasks, status.num_ps(), {{"job", "ps"}});
   add.Gauge("divvy_tasks", kTasks, status.num_workers(), {{"job", "worker"}});
   add.Gauge("divvy_tasks_up", kUp, status.ps_up(), {{"job", "ps"}});
   add.Gauge("divvy_tasks_up", kUp, status.workers_up(), {{"job", "worker"}});
 }
 
+void AddMemory(const v1::PsStatus& status, Adder& add) {
+  const auto memory = [&add](const char* what, int64_t bytes) {
+    add.Gauge("divvy_memory_bytes", "Memory by what it is used for.", static_cast<double>(bytes),
+              {{"what", what}});
+  };
+  memory("parameters", status.parameter_bytes());
+  memory("slots", status.slot_bytes());
+  memory("tables", status.table_bytes());
+  memory("buffers", status.buffer_bytes());
+  add.Gauge("divvy_memory_used_bytes", "Memory that counts against the limit.",
+            static_cast<double>(status.memory_bytes()));
+  if (status.memory_limit_bytes() > 0)
+    add.Gauge("divvy_memory_limit_bytes", "The most memory that shards and tables may take.",
+              static_cast<double>(status.memory_limit_bytes()));
+  add.Gauge("divvy_inflight_bytes", "Memory of commits that arrive or are applied.",
+            static_cast<double>(status.inflight_bytes()));
+}
+
 void AddPs(const v1::PsStatus& status, Adder& add) {
+  AddMemory(status, add);
+  add.Counter("divvy_worker_sessions_fenced_total",
+              "Sessions of workers that have lost their right to commit.",
+              status.fenced_sessions());
   add.Gauge("divvy_shards", "Shards of variables.", status.shards());
   add.Gauge("divvy_shards_bytes", "Memory of the shards.",
             static_cast<double>(status.memory_bytes()));
@@ -99,62 +163,19 @@ void AddWorker(const v1::WorkerStatus& status, Adder& add) {
   }
 }
 
-// ---- a page for people --------------------------------------------------------------------------
-
-std::string Escaped(absl::string_view text) {
-  return absl::StrReplaceAll(
-      text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}, {"'", "&#39;"}});
-}
-
-std::string Row(absl::string_view name, absl::string_view value) {
-  return absl::StrCat("<tr><th>", Escaped(name), "</th><td>", Escaped(value), "</td></tr>\n");
-}
-
-// A row for each number or text of `message`.
-std::string Rows(const google::protobuf::Message& message) {
-  const google::protobuf::Descriptor& type = *message.GetDescriptor();
-  const google::protobuf::Reflection& fields = *message.GetReflection();
-  std::string rows;
-  for (int i = 0; i < type.field_count(); ++i) {
-    const google::protobuf::FieldDescriptor& field = *type.field(i);
-    if (field.is_repeated()) {
-      for (int j = 0; j < fields.FieldSize(message, &field); ++j) {
-        if (field.message_type() != nullptr)
-          absl::StrAppend(&rows, Row(absl::StrCat(field.name(), " ", j),
-                                     fields.GetRepeatedMessage(message, &field, j)
-                                         .ShortDebugString()));
-      }
-      continue;
-    }
-    if (field.message_type() != nullptr) continue;
-    std::string value;
-    google::protobuf::TextFormat::PrintFieldValueToString(message, &field, -1, &value);
-    absl::StrAppend(&rows, Row(absl::StrReplaceAll(field.name(), {{"_", " "}}), value));
-  }
-  return rows;
-}
-
-const google::protobuf::Message* RoleOf(const v1::TaskStatus& status) {
-  switch (status.role_case()) {
-    case v1::TaskStatus::kCoordinator: return &status.coordinator();
-    case v1::TaskStatus::kPs: return &status.ps();
-    case v1::TaskStatus::kWorker: return &status.worker();
-    case v1::TaskStatus::ROLE_NOT_SET: return nullptr;
-  }
-  return nullptr;
-}
-
-constexpr char kStyle[] =
-    "body{font:15px/1.5 sans-serif;margin:2em;color:#222}h1{font-size:1.4em}"
-    "th{text-align:left;font-weight:normal;color:#666;padding-right:2em;vertical-align:top}"
-    "td{font-variant-numeric:tabular-nums}.wait{background:#fff3cd;padding:.3em .6em}";
-
 }  // namespace
 
-std::string MetricsOf(const v1::TaskStatus& status, bool serving) {
+std::string MetricsOf(const v1::TaskStatus& status, bool serving,
+                      std::optional<absl::Time> certificate_end) {
   MetricsRegistry registry;
   Adder add(registry);
-  add.Gauge("divvy_build_info", "1; the labels tell the build.", 1, {{"version", status.build()}});
+  add.Gauge(
+      "divvy_build_info", "1; the labels tell the build.", 1,
+      {{"version", status.build()}, {"commit", BuildCommit()}, {"compiler", BuildCompiler()}});
+  if (certificate_end)
+    add.Gauge("divvy_certificate_expiry_timestamp_seconds",
+              "When the certificate of the task ends, in seconds from 1970.",
+              static_cast<double>(absl::ToUnixSeconds(*certificate_end)));
   add.Gauge("divvy_ready", "1: the task serves.", serving);
   add.Gauge("divvy_epoch", "The generation of the job that the task obeys.",
             static_cast<double>(status.epoch()));
@@ -181,28 +202,28 @@ std::string JsonOf(const v1::TaskStatus& status) {
   return json;
 }
 
-std::string HtmlOf(const v1::TaskStatus& status, bool serving) {
-  const std::string name = Escaped(NameOf(status));
-  std::string page = absl::StrCat(
-      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>", name,
-      " - Divvy</title><style>", kStyle, "</style></head>\n<body><h1>", name, ": ",
-      Escaped(status.state()), serving ? "" : ", not serving", "</h1>\n");
-  for (const v1::TaskStatus::Wait& wait : status.waits())
-    absl::StrAppendFormat(&page, "<p class=\"wait\">waits for %s (%.1f s)</p>\n",
-                          Escaped(wait.text()), static_cast<double>(wait.since_ns()) * 1e-9);
-  absl::StrAppend(&page, "<table>\n", Row("job", absl::StrFormat("%016x", status.job_id())),
-                  Row("epoch", absl::StrCat(status.epoch())), Row("build", status.build()));
-  if (const google::protobuf::Message* const role = RoleOf(status))
-    absl::StrAppend(&page, Rows(*role));
-  absl::StrAppend(&page,
-                  "</table>\n<p><a href=\"/statusz.json\">as data</a>, "
-                  "<a href=\"/metrics\">for Prometheus</a></p></body></html>\n");
-  return page;
+// Each name is in one of the registries alone, as the format wants it.
+std::string TaskPages::Metrics() const {
+  return absl::StrCat(
+      MetricsOf(
+          sources_.status(), serving_,
+          sources_.certificate.empty() ? std::nullopt : EndOfCertificate(sources_.certificate)),
+      sources_.metrics == nullptr ? "" : sources_.metrics->ToPrometheusText(),
+      MetricsRegistry::Default().ToPrometheusText());
+}
+
+std::string TaskPages::Html() const {
+  PageContext context;
+  context.serving = serving_;
+  context.now = Clock::Real().WallTime();
+  if (sources_.history != nullptr) context.pictures = sources_.history->Pictures();
+  context.warnings = RecentWarnings();
+  return HtmlOf(sources_.status(), context);
 }
 
 HttpPage TaskPages::Readiness() const {
   if (serving_) return TextPage(200, "serving\n");
-  const v1::TaskStatus status = status_();
+  const v1::TaskStatus status = sources_.status();
   std::string why = absl::StrCat("not serving: ", status.state(), "\n");
   for (const v1::TaskStatus::Wait& wait : status.waits())
     absl::StrAppend(&why, "waits for ", wait.text(), "\n");
@@ -212,11 +233,9 @@ HttpPage TaskPages::Readiness() const {
 HttpPage TaskPages::Page(absl::string_view path) const {
   if (path == "/healthz") return TextPage(200, "ok\n");
   if (path == "/readyz") return Readiness();
-  if (path == "/metrics")
-    return {200, "text/plain; version=0.0.4; charset=utf-8", MetricsOf(status_(), serving_)};
-  if (path == "/statusz" || path == "/")
-    return {200, "text/html; charset=utf-8", HtmlOf(status_(), serving_)};
-  if (path == "/statusz.json") return {200, "application/json", JsonOf(status_())};
+  if (path == "/metrics") return {200, "text/plain; version=0.0.4; charset=utf-8", Metrics()};
+  if (path == "/statusz" || path == "/") return {200, "text/html; charset=utf-8", Html()};
+  if (path == "/statusz.json") return {200, "application/json", JsonOf(sources_.status())};
   return TextPage(404, "there are /healthz, /readyz, /metrics, /statusz and /statusz.json\n");
 }
 

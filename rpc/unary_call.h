@@ -83,28 +83,22 @@ UnaryWay(void (Async::*)(grpc::ClientContext*, const ProtoRequest*, ProtoReply*,
 // the Executor, never from within this call. Holds `stub` until then. Thread-safe; does not block.
 // Errors:
 // - Cancelled: the environment is closed.
-// - InvalidArgument (Reason::kInvalid): the request is too large and was not sent, or wire/ refuses
-//   the reply.
+// - InvalidArgument (Reason::kInvalid): the request is too large and was not sent.
 // - Otherwise the errors of FromGrpc (status.h).
-//
-//   CallUnary(environment, stub,
-//             &v1::Coordinator::StubInterface::async_interface::Register, request,
-//             kCallDeadline, std::move(done));
-template <typename Stub, typename Async, typename ProtoRequest, typename ProtoReply,
-          typename Request, typename Reply>
-void CallUnary(const CallEnvironment& environment, const std::shared_ptr<Stub>& stub,
+template <typename Stub, typename Async, typename ProtoRequest, typename ProtoReply>
+void CallProto(const CallEnvironment& environment, const std::shared_ptr<Stub>& stub,
                void (Async::*method)(grpc::ClientContext*, const ProtoRequest*, ProtoReply*,
                                      std::function<void(grpc::Status)>),
-               const Request& request, absl::Duration deadline, ResultCallback<Reply> done) {
+               ProtoRequest request, absl::Duration deadline, ResultCallback<ProtoReply> done) {
   struct Call {
     grpc::ClientContext context;
     ProtoRequest request;
     ProtoReply reply;
     std::shared_ptr<Stub> stub;
-    ResultCallback<Reply> done;
+    ResultCallback<ProtoReply> done;
   };
   auto call = std::make_shared<Call>();
-  call->request = wire::ToProto(request);
+  call->request = std::move(request);
   call->context.set_deadline(GrpcDeadline(deadline));
   call->stub = stub;
   call->done = std::move(done);
@@ -119,8 +113,8 @@ void CallUnary(const CallEnvironment& environment, const std::shared_ptr<Stub>& 
   Call& started = *call;
   auto on_end = [&executor, open = environment.open, address = environment.address,
                  call = std::move(call)](const grpc::Status& status) mutable {
-    absl::StatusOr<Reply> reply = status.ok() ? wire::FromProto(call->reply)
-                                              : absl::StatusOr<Reply>(FromGrpc(status, address));
+    absl::StatusOr<ProtoReply> reply = FromGrpc(status, address);
+    if (status.ok()) reply = std::move(call->reply);
     if (status.error_code() == grpc::StatusCode::CANCELLED && open->closed())
       reply = absl::CancelledError("the client is closed");
     auto held = open->Take(call->context);
@@ -129,6 +123,24 @@ void CallUnary(const CallEnvironment& environment, const std::shared_ptr<Stub>& 
     open->End();
   };
   (stub->async()->*method)(&started.context, &started.request, &started.reply, std::move(on_end));
+}
+
+// The same for a request and a reply that wire/ encodes and decodes. Further error:
+// InvalidArgument (Reason::kInvalid) if wire/ refuses the reply.
+//
+//   CallUnary(environment, stub,
+//             &v1::Coordinator::StubInterface::async_interface::Register, request,
+//             kCallDeadline, std::move(done));
+template <typename Stub, typename Async, typename ProtoRequest, typename ProtoReply,
+          typename Request, typename Reply>
+void CallUnary(const CallEnvironment& environment, const std::shared_ptr<Stub>& stub,
+               void (Async::*method)(grpc::ClientContext*, const ProtoRequest*, ProtoReply*,
+                                     std::function<void(grpc::Status)>),
+               const Request& request, absl::Duration deadline, ResultCallback<Reply> done) {
+  CallProto(environment, stub, method, wire::ToProto(request), deadline,
+            ResultCallback<ProtoReply>([done = std::move(done)](absl::StatusOr<ProtoReply> reply) {
+              done(reply.ok() ? wire::FromProto(*reply) : absl::StatusOr<Reply>(reply.status()));
+            }));
 }
 
 }  // namespace divvy

@@ -8,12 +8,15 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
 #include "base/once_set.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/server_callback.h"
 #include "protocol/clients.h"
 #include "protocol/error.h"
 #include "rpc/authorization.h"
+#include "rpc/call_durations.h"
 #include "rpc/status.h"
 #include "rpc/unary_calls.h"
 #include "wire/messages.h"
@@ -21,23 +24,27 @@
 namespace divvy {
 namespace internal {
 
-// Finishes a call exactly once. If the last handle is destroyed before Finish (the core was
-// destroyed with the call open), the call ends with Unavailable. A gRPC server cannot shut down
-// before each of its calls is finished. REQUIRES: Finish is called at most once.
+// Finishes a call exactly once, and notes how long it took. If the last handle is destroyed before
+// Finish (the core was destroyed with the call open), the call ends with Unavailable. A gRPC server
+// cannot shut down before each of its calls is finished. REQUIRES: Finish is called at most once.
 class UnaryFinisher {
  public:
-  explicit UnaryFinisher(grpc::ServerUnaryReactor* reactor) : reactor_(reactor) {}
+  // `method` is e.g. "Worker.Attach", and a literal.
+  UnaryFinisher(grpc::ServerUnaryReactor* reactor, absl::string_view method)
+      : reactor_(reactor), method_(method) {}
   ~UnaryFinisher() {
-    if (reactor_ != nullptr)
-      reactor_->Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the task is ending"));
+    if (reactor_ != nullptr) Finish(absl::UnavailableError("the task is ending"));
   }
   UnaryFinisher(const UnaryFinisher&) = delete;
   void Finish(const absl::Status& status) {
+    NoteCall(method_, status.code(), Clock::Real().Elapsed() - began_);
     std::exchange(reactor_, nullptr)->Finish(ToGrpc(status));
   }
 
  private:
   grpc::ServerUnaryReactor* reactor_;
+  const absl::string_view method_;
+  const absl::Duration began_ = Clock::Real().Elapsed();
 };
 
 }  // namespace internal
@@ -65,7 +72,7 @@ grpc::ServerUnaryReactor* HandleUnary(absl::string_view name, grpc::CallbackServ
                                       const OnceSet<Core>& late_core,
                                       const ProtoRequest& proto_request, ProtoReply& proto_reply) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  auto finisher = std::make_shared<internal::UnaryFinisher>(reactor);
+  auto finisher = std::make_shared<internal::UnaryFinisher>(reactor, name);
   const auto refuse = [&](const absl::Status& status) {
     finisher->Finish(status);
     return reactor;

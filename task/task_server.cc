@@ -1,9 +1,11 @@
 #include "task/task_server.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/status_macros.h"
@@ -110,9 +112,51 @@ absl::Status CheckSecurity(const TaskOptions& options) {
                        {std::string(RoleName(options.role)), absl::StrCat(options.index)});
 }
 
-absl::StatusOr<std::unique_ptr<TaskServer>> TaskServer::Start(
-    const TaskOptions& options, std::vector<grpc::Service*> services, GenericServiceHook* hook,
-    StatusOfTask status, std::optional<OperatorCalls> calls, RowsForOperator rows) {
+class TaskServer::Sampler : public std::enable_shared_from_this<TaskServer::Sampler> {
+ public:
+  Sampler(Executor& executor, StatusOfTask status, std::shared_ptr<StatusHistory> history)
+      : executor_(executor), status_(std::move(status)), history_(std::move(history)) {}
+  void Start() {
+    executor_.PostAfter(StatusHistory::kEvery, [weak = weak_from_this()] {
+      const auto self = weak.lock();
+      if (self == nullptr) return;
+      self->history_->Add(Clock::Real().Elapsed(), self->status_());
+      self->Start();
+    });
+  }
+
+ private:
+  Executor& executor_;
+  const StatusOfTask status_;
+  const std::shared_ptr<StatusHistory> history_;
+};
+
+namespace {
+
+// The status with what its history tells.
+StatusOfTask Completed(StatusOfTask status, std::shared_ptr<const StatusHistory> history) {
+  return [status = std::move(status), history = std::move(history)] {
+    v1::TaskStatus now = status();
+    history->Complete(Clock::Real().Elapsed(), now);
+    return now;
+  };
+}
+
+}  // namespace
+
+TaskServer::TaskServer(const TaskOptions& options, TaskFace face)
+    : admin_(Completed(face.status, history_), std::move(face.calls), std::move(face.rows)),
+      pages_({Completed(face.status, history_), face.metrics, history_.get(),
+              options.tls ? options.tls->cert : std::string()}) {
+  if (face.executor == nullptr) return;
+  sampler_ = std::make_shared<Sampler>(*face.executor, std::move(face.status), history_);
+  sampler_->Start();
+}
+
+absl::StatusOr<std::unique_ptr<TaskServer>> TaskServer::Start(const TaskOptions& options,
+                                                              std::vector<grpc::Service*> services,
+                                                              GenericServiceHook* hook,
+                                                              TaskFace face) {
   ServerOptions server;
   server.address = BindAddress(options);
   server.tls = options.tls;
@@ -121,16 +165,15 @@ absl::StatusOr<std::unique_ptr<TaskServer>> TaskServer::Start(
   server.max_connections = ConnectionsWithin(
       RaiseOpenFileLimit(),
       options.max_connections != 0 ? options.max_connections : MostConnections(options.cluster));
-  std::unique_ptr<TaskServer> task(
-      new TaskServer(std::move(status), std::move(calls), std::move(rows)));
+  std::unique_ptr<TaskServer> task(new TaskServer(options, std::move(face)));
   services.push_back(&task->admin_);
   ASSIGN_OR_RETURN(task->server_, Server::Start(server, services, hook));
   if (!options.http_address.empty()) {
     const auto page = [pages = &task->pages_](absl::string_view path) { return pages->Page(path); };
     const std::string where = WithLoopback(options.http_address);
     const bool has_tls = !IsLoopback(where);
-    ASSIGN_OR_RETURN(task->http_, HttpServer::Start(where, page,
-                                                    has_tls ? options.tls : std::nullopt));
+    ASSIGN_OR_RETURN(task->http_,
+                     HttpServer::Start(where, page, has_tls ? options.tls : std::nullopt));
     DIVVY_LOG(INFO) << "its pages are at http" << (has_tls ? "s" : "") << "://" << HostOf(where)
                     << ":" << task->http_->port() << "/statusz";
   }

@@ -11,12 +11,15 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/executor.h"
+#include "base/metrics.h"
 #include "cluster/cluster_config.h"
 #include "protocol/role.h"
 #include "rpc/admin_service.h"
 #include "rpc/credentials.h"
 #include "rpc/http_server.h"
 #include "rpc/server.h"
+#include "rpc/status_history.h"
 #include "rpc/task_pages.h"
 
 namespace divvy {
@@ -32,8 +35,8 @@ struct TaskOptions {
   std::string bind_address;
   // See ServerOptions::health_address.
   std::string health_address;
-  // "host:port" of the pages (rpc/task_pages.h); ":port" means 127.0.0.1. Empty: none. Beyond loopback
-  // they are served with TLS to callers with a certificate of the job.
+  // "host:port" of the pages (rpc/task_pages.h); ":port" means 127.0.0.1. Empty: none. Beyond
+  // loopback they are served with TLS to callers with a certificate of the job.
   std::string http_address;
   // None: plaintext, and all addresses must be on loopback.
   std::optional<TlsFiles> tls;
@@ -67,17 +70,28 @@ std::string BindAddress(const TaskOptions& options);
 // - The certificates cannot be used, or belong to another task.
 absl::Status CheckSecurity(const TaskOptions& options);
 
+// What a task shows of itself, and what operators may ask of it.
+struct TaskFace {
+  // As rpc/admin_service.h requires.
+  StatusOfTask status;
+  std::optional<OperatorCalls> calls = std::nullopt;
+  RowsForOperator rows = nullptr;
+  // The task's own metrics, for the page /metrics. Null: none. REQUIRES: outlives the server.
+  const MetricsRegistry* metrics = nullptr;
+  // Runs the timer of the samples that findings and pictures are made of. Null: there are none.
+  // REQUIRES: outlives the server.
+  Executor* executor = nullptr;
+};
+
 // The gRPC server of a task, with the service Admin. The destructor shuts it down. Thread-safe.
 class TaskServer {
  public:
   // Starts to listen. First raises the process's limit of open files and logs it; no more than
   // three quarters of that limit become connections. Errors as Server::Start. REQUIRES:
-  // CheckSecurity returned OK; services and hook outlive the server; `status`, `calls` and `rows`
-  // are as rpc/admin_service.h requires.
-  static absl::StatusOr<std::unique_ptr<TaskServer>> Start(
-      const TaskOptions& options, std::vector<grpc::Service*> services, GenericServiceHook* hook,
-      StatusOfTask status, std::optional<OperatorCalls> calls = std::nullopt,
-      RowsForOperator rows = nullptr);
+  // CheckSecurity returned OK; services and hook outlive the server.
+  static absl::StatusOr<std::unique_ptr<TaskServer>> Start(const TaskOptions& options,
+                                                           std::vector<grpc::Service*> services,
+                                                           GenericServiceHook* hook, TaskFace face);
 
   // The address at which others reach this task: its address in the cluster, else the one it
   // listens on.
@@ -96,19 +110,24 @@ class TaskServer {
   // The pages are closed first, so that nobody asks for the status of a task that is taken down.
   void Shutdown(absl::Duration grace) {
     pages_.SetServing(false);
+    sampler_.reset();
     http_.reset();
     server_->Shutdown(grace);
   }
 
  private:
-  TaskServer(StatusOfTask status, std::optional<OperatorCalls> calls, RowsForOperator rows)
-      : admin_(status, std::move(calls), std::move(rows)), pages_(std::move(status)) {}
+  TaskServer(const TaskOptions& options, TaskFace face);
 
+  // Takes the samples of the history, as long as it exists.
+  class Sampler;
+
+  const std::shared_ptr<StatusHistory> history_ = std::make_shared<StatusHistory>();
   AdminService admin_;
   TaskPages pages_;
   std::string address_;
   std::unique_ptr<Server> server_;
   std::unique_ptr<HttpServer> http_;  // null: no pages are served
+  std::shared_ptr<Sampler> sampler_;  // null: no samples are taken
 };
 
 }  // namespace divvy

@@ -45,8 +45,8 @@ class OperatorTest : public ::testing::Test {
   void Serve(std::optional<OperatorCalls> calls) {
     TaskOptions options;
     options.role = calls ? Role::kChief : Role::kPs;
-    auto server = TaskServer::Start(
-        options, {}, nullptr, [] { return v1::TaskStatus(); }, std::move(calls));
+    TaskFace face{[] { return v1::TaskStatus(); }, std::move(calls)};
+    auto server = TaskServer::Start(options, {}, nullptr, std::move(face));
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     stub_ = v1::Admin::NewStub(MakeChannel(server_->address(), grpc::InsecureChannelCredentials()));
@@ -130,7 +130,7 @@ TEST(TaskServerTest, TakesConnectionsForItsCluster) {
 TEST(TaskServerTest, ATaskAnswersProbesOfItselfAndOfItsService) {
   TaskOptions options;
   options.role = Role::kPs;
-  auto server = TaskServer::Start(options, {}, nullptr, [] { return v1::TaskStatus(); });
+  auto server = TaskServer::Start(options, {}, nullptr, {[] { return v1::TaskStatus(); }});
   ASSERT_TRUE(server.ok()) << server.status();
   const int port = std::stoi((*server)->address().substr((*server)->address().rfind(':') + 1));
   for (const char* service : {"", "divvy.v1.ParameterServer"})
@@ -146,7 +146,7 @@ TEST(TaskServerTest, ItsPagesAreOnLoopbackOrNeedACertificate) {
   options.http_address = ":0";
   EXPECT_TRUE(CheckSecurity(options).ok());
   const CapturedLog log;
-  const auto server = TaskServer::Start(options, {}, nullptr, [] { return v1::TaskStatus(); });
+  const auto server = TaskServer::Start(options, {}, nullptr, {[] { return v1::TaskStatus(); }});
   ASSERT_TRUE(server.ok()) << server.status();
   EXPECT_GT((*server)->http_port(), 0);
   EXPECT_THAT(log.lines(),
@@ -165,7 +165,7 @@ TEST(TaskServerTest, ItsPagesAreOnLoopbackOrNeedACertificate) {
 // The lines that a task logs when it begins to listen.
 std::vector<std::string> LinesAtStart(const TaskOptions& options) {
   const CapturedLog log;
-  const auto server = TaskServer::Start(options, {}, nullptr, [] { return v1::TaskStatus(); });
+  const auto server = TaskServer::Start(options, {}, nullptr, {[] { return v1::TaskStatus(); }});
   EXPECT_TRUE(server.ok()) << server.status();
   return log.lines();
 }

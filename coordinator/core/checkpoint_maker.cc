@@ -44,6 +44,7 @@ void CheckpointMaker::MaybeBegin() {
   if (options_.checkpoints == nullptr || run_ || !IsDue() || !MayBegin()) return;
   Run run;
   run.id = host_.Name();
+  run.began = clock_.Elapsed();
   run_ = std::move(run);
 }
 
@@ -119,11 +120,19 @@ void CheckpointMaker::OnMarked(int ps) {
   const CheckpointId id = run_->id;
   // From here on no ps writes to a file of an older checkpoint.
   Collect(id);
-  longest_hold_ = std::max(longest_hold_, clock_.Elapsed() - run_->held_since);
+  NoteHold();
   workers_.SendToAll(Release{id.serial});
   // This call may complete a drain. The job then fails, and run_ is reset.
   host_.OnWorkContinues();
   host_.SendSnapshots(id);
+}
+
+void CheckpointMaker::NoteHold() {
+  const absl::Duration hold = clock_.Elapsed() - run_->held_since;
+  longest_hold_ = std::max(longest_hold_, hold);
+  stats_.held += hold;
+  if (options_.metrics != nullptr)
+    options_.metrics->checkpoint_stall_seconds.Observe(absl::ToDoubleSeconds(hold));
 }
 
 // Removes old checkpoints, and the files of abandoned attempts below `below`.
@@ -168,6 +177,12 @@ void CheckpointMaker::OnCommitted(CheckpointId id, const absl::Status& committed
   const Run run = *std::exchange(run_, std::nullopt);
   newest_ = id;
   durable_steps_ = run.cut.state.finished_steps;
+  ++stats_.made;
+  stats_.last_success = clock_.Elapsed();
+  stats_.last_took = clock_.Elapsed() - run.began;
+  stats_.last_bytes = static_cast<int64_t>(run.bytes);
+  if (options_.metrics != nullptr)
+    options_.metrics->checkpoint_duration_seconds.Observe(absl::ToDoubleSeconds(stats_.last_took));
   host_.MoveBase(run.cut.state);
   for (const SaveCallback& done : run.saves) outbox_.Add([done, id] { done(id); });
   if (run.cut.ends_job) final_wanted_ = false;
@@ -201,6 +216,8 @@ void CheckpointMaker::WorkersChanged() {
 void CheckpointMaker::GiveUp(const absl::Status& why) {
   const bool was_holding = holding();
   const CheckpointId id = run_->id;
+  if (was_holding) NoteHold();
+  stats_.failed += !why.ok();
   Drop();
   if (was_holding) workers_.SendToAll(Release{id.serial});
   if (why.ok() && ++given_up_ == 3) {

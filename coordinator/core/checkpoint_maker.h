@@ -32,6 +32,7 @@
 #include "base/executor.h"
 #include "base/outbox.h"
 #include "coordinator/core/coordinator_options.h"
+#include "coordinator/core/coordinator_snapshot.h"
 #include "coordinator/core/store.h"
 #include "coordinator/core/worker_set.h"
 #include "protocol/clients.h"
@@ -183,6 +184,8 @@ class CheckpointMaker {
   }
   // The longest hold so far.
   absl::Duration longest_hold() const { return longest_hold_; }
+  // The checkpoints of this coordinator.
+  const CheckpointStats& stats() const { return stats_; }
 
   // The newest checkpoint that was committed or restored from, and the number of training steps in
   // it.
@@ -199,6 +202,7 @@ class CheckpointMaker {
   struct Run {
     Stage stage = Stage::kNaming;
     CheckpointId id;
+    absl::Duration began;
     // The tasks that have not answered: in kHolding workers, in kMarking and kWriting ps.
     std::set<int> waiting;
     absl::Duration held_since;
@@ -219,6 +223,8 @@ class CheckpointMaker {
   void OnMarked(int ps);
   void OnWritten(int ps, const SnapshotReply& reply);
   void GiveUp(const absl::Status& why);
+  // The hold is over.
+  void NoteHold();
   void ForgetRows(std::vector<CheckpointId> ids);
   void Collect(CheckpointId below);
 
@@ -235,6 +241,7 @@ class CheckpointMaker {
   bool last_saved_ = false;
   absl::Duration final_since_;
   absl::Duration next_, longest_hold_;
+  CheckpointStats stats_;
   absl::Duration given_up_at_ = -absl::InfiniteDuration();
   // Attempts in a row that were abandoned for a reason other than a disk.
   int given_up_ = 0;

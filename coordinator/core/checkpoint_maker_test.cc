@@ -237,5 +237,41 @@ TEST_F(CheckpointMakerTest, AJobThatFailsTakesAllCompletionsAway) {
   EXPECT_FALSE(maker_->current());
 }
 
+TEST_F(CheckpointMakerTest, CountsAndMeasuresThoseThatAreMadeAndThoseThatFail) {
+  MetricsRegistry registry;
+  CoordinatorMetrics metrics(registry);
+  options_.metrics = &metrics;
+  Ask();
+  Advance(absl::Seconds(1));
+  maker_->OnNamed(Serial(1));
+  Advance(absl::Seconds(2));
+  Answer();  // marked: the hold took 2 s
+  Advance(absl::Seconds(4));
+  Answer();  // written
+  EXPECT_EQ(maker_->stats().made, 0);
+  Commit(absl::OkStatus());
+  EXPECT_EQ(maker_->stats().made, 1);
+  EXPECT_EQ(maker_->stats().last_success, clock_.Elapsed());
+  EXPECT_EQ(maker_->stats().last_took, absl::Seconds(7));
+  EXPECT_EQ(maker_->stats().held, absl::Seconds(2));
+  EXPECT_EQ(metrics.checkpoint_duration_seconds.sum(), 7);
+  EXPECT_EQ(metrics.checkpoint_stall_seconds.sum(), 2);
+
+  Advance(absl::Minutes(5));
+  Ask();
+  maker_->OnNamed(Serial(2));
+  maker_->OnSnapshot(0, absl::ResourceExhaustedError("disk full"));
+  EXPECT_EQ(maker_->stats().made, 1);
+  EXPECT_EQ(maker_->stats().failed, 1);
+
+  Advance(absl::Minutes(5));
+  Ask();
+  maker_->OnNamed(Serial(3));
+  Advance(absl::Seconds(6));
+  maker_->CheckTime(clock_.Elapsed());
+  EXPECT_EQ(maker_->stats().failed, 1) << "a hold that takes too long is no fault of a disk";
+  EXPECT_EQ(maker_->stats().held, absl::Seconds(8));
+}
+
 }  // namespace
 }  // namespace divvy

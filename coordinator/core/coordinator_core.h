@@ -78,6 +78,7 @@
 #include "protocol/job_state.h"
 #include "protocol/messages.h"
 #include "protocol/resumable_stream.h"
+#include "protocol/role.h"
 
 namespace divvy {
 
@@ -290,6 +291,17 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
 
   // A copy of the current state, for status pages. Does not block.
   CoordinatorSnapshot Snapshot() const;
+  // A parameter server or worker of the job.
+  struct KnownTask {
+    Role role = Role::kWorker;
+    int index = 0;
+    // Empty: it has not registered yet.
+    std::string address;
+    // It serves, or accepts steps.
+    bool up = false;
+  };
+  // All of them that are known: parameter servers first, each role by index. Does not block.
+  std::vector<KnownTask> Tasks() const;
   // The number of entries of each structure that grows and shrinks while the job runs, by name.
   // Tests and benchmarks use the numbers to find structures that only grow.
   std::map<std::string, int64_t> Sizes() const;

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "coordinator/core/arrangement.h"
 #include "coordinator/core/checkpoint_catalog.h"
+#include "coordinator/core/coordinator_metrics.h"
 #include "partitioners/placement.h"
 #include "protocol/ids.h"
 #include "protocol/messages.h"
@@ -101,6 +102,8 @@ struct CoordinatorOptions {
   absl::Duration watchdog;
   // Null: the job keeps no checkpoints. REQUIRES: outlives the core and its tasks.
   CheckpointCatalog* checkpoints = nullptr;
+  // Where the core notes what it measures. Null: nowhere. REQUIRES: outlives the core.
+  CoordinatorMetrics* metrics = nullptr;
   // The interval of scheduled checkpoints. 0: checkpoints are made only on request and at the end.
   absl::Duration checkpoint_every;
   // How long the end of a job tries to write its last checkpoint while a disk is full or broken. A

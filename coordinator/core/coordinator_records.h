@@ -87,6 +87,8 @@ struct Ps {
   PsAttachReply attach_reply;
   // Whether it has attached in this epoch, and whether it has its part of the state.
   bool attached = false, ready = false;
+  // A process with this index had attached, and another one takes its place.
+  bool is_lost = false;
   // Grows with each call of Attach and with each epoch. Replies and timers that belong to an older
   // value are ignored.
   uint64_t tries = 0;
@@ -138,6 +140,8 @@ struct Worker {
   bool serves_another = false;
   // It has attached in this life of the coordinator.
   bool has_served = false;
+  // It was lost, and has not attached since.
+  bool is_lost = false;
   // Since when it is known at this address and may attach.
   absl::Duration known_since;
   std::optional<Claim> claim;
@@ -207,6 +211,8 @@ struct Step {
   int worker = -1;
   // Of its arguments.
   int64_t arg_bytes = 0;
+  // Clock::Elapsed() when it was queued; for a replayed step, when it was queued again.
+  absl::Duration queued_at;
   // The worker was told to give it back, because the steps before it take longer than expected.
   bool recalled = false;
   // What this attempt was expected to take when it was dispatched; finite.

@@ -13,6 +13,19 @@
 
 namespace divvy {
 
+// The checkpoints of this life of the coordinator.
+struct CheckpointStats {
+  // How many are on the disk, or were; and how many attempts failed because of a disk.
+  int64_t made = 0, failed = 0;
+  // Clock::Elapsed() when the last one was complete.
+  std::optional<absl::Duration> last_success;
+  // Of the last one.
+  absl::Duration last_took;
+  int64_t last_bytes = 0;
+  // How long commits were held for all of them together.
+  absl::Duration held;
+};
+
 // Plain data. It is a copy and does not change with the coordinator. CoordinatorCore::Snapshot
 // makes it.
 struct CoordinatorSnapshot {
@@ -92,6 +105,22 @@ struct CoordinatorSnapshot {
   // How often the job has returned to its last checkpoint.
   int64_t recoveries = 0;
   int64_t redo_log_entries = 0, redo_log_bytes = 0;
+  // The age of the oldest step that has not ended; 0: there is none.
+  absl::Duration oldest_step;
+  // How often a worker that was lost was replaced or came back, and how often another process took
+  // the place of a ps.
+  int64_t worker_recoveries = 0, ps_recoveries = 0;
+  // Steps that had finished and were run again after a rewind.
+  int64_t replayed_steps = 0;
+  // Runs of steps that have ended, and those that finished a step for the first time.
+  int64_t runs = 0, counted_runs = 0;
+  // Sessions of workers that have lost their right to commit.
+  int64_t fenced_sessions = 0;
+  // Positions of data that open steps have.
+  int64_t leased_positions = 0;
+  CheckpointStats checkpoints;
+  // Clock::Elapsed() of the snapshot.
+  absl::Duration at;
 };
 
 }  // namespace divvy

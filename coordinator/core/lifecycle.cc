@@ -752,7 +752,27 @@ CoordinatorSnapshot CoordinatorCore::Snapshot() const {
   snapshot.recoveries = recovery_.num_rewinds();
   snapshot.redo_log_entries = recovery_.log().size();
   snapshot.redo_log_bytes = recovery_.log().bytes();
+  snapshot.at = clock_.Elapsed();
+  if (const auto oldest = steps_.oldest_since()) snapshot.oldest_step = snapshot.at - *oldest;
+  snapshot.worker_recoveries = workers_.num_recovered();
+  snapshot.ps_recoveries = servers_.num_recovered();
+  snapshot.replayed_steps = recovery_.num_replayed();
+  snapshot.runs = steps_.num_runs() + workers_.num_lost_runs();
+  snapshot.counted_runs = steps_.num_counted_runs();
+  snapshot.fenced_sessions = workers_.num_fenced();
+  snapshot.leased_positions = steps_.NumLeased();
+  snapshot.checkpoints = checkpoint_maker_.stats();
   return snapshot;
+}
+
+std::vector<CoordinatorCore::KnownTask> CoordinatorCore::Tasks() const {
+  MutexLock lock(mu_);
+  std::vector<KnownTask> tasks;
+  for (const Ps& ps : servers_)
+    tasks.push_back({Role::kPs, ps.index, ps.address, ps.attached && !ps.silent_since});
+  for (const auto& [index, worker] : workers_.all())
+    tasks.push_back({Role::kWorker, index, worker.address, worker.state == Worker::State::kReady});
+  return tasks;
 }
 
 CoordinatorCore::Inspection CoordinatorCore::Inspect() const {

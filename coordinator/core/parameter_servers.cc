@@ -49,14 +49,17 @@ void CoordinatorCore::OnPsAttached(Ps& ps, const absl::StatusOr<PsAttachReply>& 
     return recovery_.rewind() != nullptr ? FailJob(WithRemedy(reply.status())) : RestartEpoch(said);
   }
   // Another process answers. It has no state yet.
-  if (reason == Reason::kWrongIncarnation) ps.incarnation = Incarnation();
+  if (reason == Reason::kWrongIncarnation) {
+    ps.incarnation = Incarnation();
+    ps.is_lost = true;
+  }
   if (!reply.ok()) return RetryPs(ps, reply.status(), &CoordinatorCore::AttachPs);
   if (reply->without_checkpoints && options_.checkpoints != nullptr) {
     // This ps gets no calls for a while. So it registers again, and the reply contains the refusal.
     servers_.NoteSilent(ps, WithoutCheckpoints(ps.index, ps.address).message());
     return LaterAt(ps, kLeftAlone, &CoordinatorCore::AttachPs);
   }
-  ps.attached = true;
+  servers_.NoteAttached(ps);
   ps.incarnation = reply->incarnation;
   ps.max_commit_bytes = reply->max_commit_bytes;
   ps.attach_reply = *reply;
@@ -180,6 +183,7 @@ void CoordinatorCore::PsGone(Ps& ps) {
   const bool was_loading = phase_.Is(Phase::kLoading);
   phase_.Reattach();
   ps.attached = ps.ready = false;
+  ps.is_lost = true;
   ps.incarnation = Incarnation();
   if (ps.claim) servers_.Dial(ps, ps.claim->address);
   ps.claim.reset();
@@ -220,6 +224,7 @@ void CoordinatorCore::PsLost(Ps& ps, absl::string_view how) {
   if (!Replays()) return FailJob(MakeError(Reason::kPsLost, lost + RemedyOfLoss()));
   if (ps.claim) servers_.Dial(ps, ps.claim->address);
   ps.claim.reset();
+  ps.is_lost = true;
   ps.incarnation = Incarnation();
   Rewind(lost);
 }

@@ -159,6 +159,7 @@ std::shared_ptr<Recovery::Step> Recovery::StepAgain(const RedoLog::Entry& entry)
   step->learning_rate_scale = entry.step->learning_rate_scale;
   step->tick = entry.step->tick;
   step->replayed = true;
+  step->queued_at = clock_.Elapsed();
   step->begun = entry.begun;
   step->finished = entry.finished;
   step->first_worker = entry.step->worker;
@@ -217,6 +218,7 @@ void Recovery::Settle(const std::shared_ptr<Step>& step, StepVerdict verdict,
     again_.push_front(step);
     return;
   }
+  num_replayed_ += verdict == StepVerdict::kFinish;
   steps_.EndReplayed(*step);
   order_.Finish(step->finished);
   if (verdict != StepVerdict::kFinish) host_.OnReplayFailed(*step, error);

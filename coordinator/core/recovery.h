@@ -114,6 +114,8 @@ class Recovery {
   // has to fail.
   absl::Status CountRewind(absl::string_view why);
   int64_t num_rewinds() const { return num_rewinds_; }
+  // How many steps had finished and were run again.
+  int64_t num_replayed() const { return num_replayed_; }
   // Begins a rewind, and drops a rewind that was under way. `ending`: set if the job was ending.
   void Begin(std::string why, std::optional<JobPhase::Ending> ending);
   // Determines which entries are run again. REQUIRES: Begin was called, and nothing of the old
@@ -165,7 +167,7 @@ class Recovery {
   std::optional<absl::Duration> full_since_;
   // Times of the rewinds in the last 10 minutes.
   std::deque<absl::Duration> rewinds_;
-  int64_t num_rewinds_ = 0;
+  int64_t num_rewinds_ = 0, num_replayed_ = 0;
   std::optional<Rewind> rewind_;
   // These members belong to the rewind under way.
   EntryId next_;

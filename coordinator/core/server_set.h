@@ -57,6 +57,13 @@ class ServerSet {
   // Whether `ps` is in the same epoch and has made the same number of tries as when a call was
   // sent.
   bool Same(int ps, uint64_t tries) const { return ps < size() && servers_[ps].tries == tries; }
+  // The server has attached in this epoch.
+  void NoteAttached(Ps& ps) {
+    ps.attached = true;
+    num_recovered_ += std::exchange(ps.is_lost, false);
+  }
+  // How often another process has taken the place of a server.
+  int64_t num_recovered() const { return num_recovered_; }
   // The server has answered: it is not silent any more.
   void NoteAnswer(Ps& ps);
   // A call has failed, for reason `why`. The silence of the server begins with the first call that
@@ -97,6 +104,7 @@ class ServerSet {
   Dialer& dialer_;
   std::vector<Ps> servers_;
   uint64_t next_sync_ = 1;
+  int64_t num_recovered_ = 0;
   // Index -> the time when a ps with this index first registered.
   std::map<int, absl::Duration> early_;
 };

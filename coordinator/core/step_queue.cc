@@ -151,6 +151,7 @@ std::shared_ptr<StepQueue::Step> StepQueue::NextOfRuns() {
     CollectIterators(step->request.args, step->iterators);
     step->run = run;
     step->arg_bytes = step->request.args.size_bytes();
+    step->queued_at = clock_.Elapsed();
     return step;
   }
   return nullptr;
@@ -183,6 +184,7 @@ void StepQueue::AdmitSchedules() {
     CollectIterators(step->request.args, step->iterators);
     step->result = std::move(waiting.result);
     step->arg_bytes = step->request.args.size_bytes();
+    step->queued_at = clock_.Elapsed();
     passes_.Use(*step, 1);
     queue_.push_back(std::move(step));
     outbox_.Add([accepted = std::move(waiting.accepted)] { accepted(absl::OkStatus()); });
@@ -338,6 +340,7 @@ void StepQueue::OnReport(Worker& worker, Report report) {
   worker.run_time = absl::ZeroDuration();
   --in_flight_;
   max_staleness_ = std::max(max_staleness_, report.staleness);
+  num_runs_ += report.outcome != StepOutcome::kCancelled || !step->recalled;
   const bool could_not = report.outcome == StepOutcome::kSystem;
   if (passes_.NoteEnds(worker, *step, report) && report.outcome == StepOutcome::kEndOfData)
     // Another worker has the data, so the step is run again.
@@ -446,6 +449,7 @@ absl::Status StepQueue::GaveUp(const Step& step, absl::Status error) const {
 }
 
 void StepQueue::Finish(const std::shared_ptr<Step>& step, Nest value) {
+  ++num_counted_runs_;
   ++(step->request.read_only ? totals_.finished_reads : totals_.finished_steps);
   LogFinished(*step);
   passes_.SettleNumber(*step, /*finished=*/true);
@@ -692,11 +696,30 @@ void StepQueue::LogFinished(Step& step) {
 
 // ---- state ----
 
+int64_t StepQueue::NumLeased() const {
+  int64_t positions = 0;
+  for (const auto& [id, step] : open_) {
+    for (const InputLease& lease : step->leases) positions += lease.count;
+  }
+  return positions;
+}
+
 std::vector<InputLease> StepQueue::OpenLeases() const {
   std::vector<InputLease> leases;
   for (const auto& [id, step] : open_)
     leases.insert(leases.end(), step->leases.begin(), step->leases.end());
   return leases;
+}
+
+// Steps are queued behind each other, so only the first one in the queue may be the oldest.
+std::optional<absl::Duration> StepQueue::oldest_since() const {
+  std::optional<absl::Duration> oldest;
+  const auto note = [&oldest](const Step& step) {
+    oldest = std::min(oldest.value_or(step.queued_at), step.queued_at);
+  };
+  for (const auto& [id, step] : open_) note(*step);
+  if (!queue_.empty()) note(*queue_.front());
+  return oldest;
 }
 
 bool StepQueue::IsHalfApplied() const {

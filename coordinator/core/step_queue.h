@@ -188,6 +188,8 @@ class StepQueue {
   // Whether a step was applied by some of its servers when its worker was lost, and has not been
   // run again yet.
   bool IsHalfApplied() const;
+  // How many positions open steps have of leased data.
+  int64_t NumLeased() const;
   // The leases of open steps. A cut does not count their positions as read.
   std::vector<InputLease> OpenLeases() const;
   const Totals& totals() const { return totals_; }
@@ -206,6 +208,12 @@ class StepQueue {
   // When a step was last closed, or NoteProgress was called.
   absl::Duration last_progress() const { return last_progress_; }
   void NoteProgress(absl::Duration now) { last_progress_ = now; }
+  // When the oldest step that has not ended was queued. Nullopt: there is none.
+  std::optional<absl::Duration> oldest_since() const;
+  // Runs of steps that workers have reported, without those that they gave back before they began,
+  // and how many of them finished a step that had not finished before.
+  int64_t num_runs() const { return num_runs_; }
+  int64_t num_counted_runs() const { return num_counted_runs_; }
   // The greatest staleness of a step since the last call.
   uint64_t TakeMaxStaleness() { return std::exchange(max_staleness_, 0); }
   // The size of each structure, for CoordinatorCore::Sizes.
@@ -293,6 +301,7 @@ class StepQueue {
   int64_t lost_ordinals_ = 0;
   std::deque<std::pair<int64_t, EntryId>> lost_ids_;
   uint64_t max_staleness_ = 0;
+  int64_t num_runs_ = 0, num_counted_runs_ = 0;
   absl::Duration last_progress_;
 };
 

@@ -491,5 +491,34 @@ TEST_F(StepQueueTest, StepsBehindOneThatLastsAreGivenBackWithoutAnAttempt) {
   EXPECT_TRUE(third->returned_by.empty());
 }
 
+TEST_F(StepQueueTest, TheOldestStepIsTheOneThatWasQueuedFirstOfThoseThatHaveNotEnded) {
+  EXPECT_EQ(steps_.oldest_since(), std::nullopt);
+  const absl::Duration begin = clock_.Elapsed();
+  Worker& worker = AddWorker(0);
+  Schedule("one");
+  Advance(absl::Seconds(3));
+  Schedule("two");
+  Advance(absl::Seconds(3));
+  Schedule("three");
+  EXPECT_EQ(steps_.oldest_since(), begin);
+  Finish(worker);
+  EXPECT_EQ(steps_.oldest_since(), begin + absl::Seconds(3));
+  Finish(worker);
+  Finish(worker);
+  EXPECT_EQ(steps_.oldest_since(), std::nullopt);
+}
+
+TEST_F(StepQueueTest, ARunThatIsRepeatedDoesNotCount) {
+  Worker& worker = AddWorker(0);
+  const auto step = Schedule("step");
+  Finish(worker, StepOutcome::kSystem, absl::UnavailableError("it drains"));
+  EXPECT_EQ(steps_.num_runs(), 1);
+  EXPECT_EQ(steps_.num_counted_runs(), 0);
+  Finish(worker);
+  EXPECT_EQ(step->result, absl::OkStatus());
+  EXPECT_EQ(steps_.num_runs(), 2);
+  EXPECT_EQ(steps_.num_counted_runs(), 1);
+}
+
 }  // namespace
 }  // namespace divvy

@@ -23,8 +23,7 @@ constexpr absl::Duration kAboutToServe = absl::Seconds(30);
 void WorkerSet::Send(Worker& worker, ToWorker message) {
   if (closed_ || worker.stream == nullptr) return;
   const bool is_layout = std::holds_alternative<LayoutUpdate>(message);
-  if (std::exchange(worker.layout_is_old, false) && !is_layout)
-    Send(worker, LayoutUpdate{layout_});
+  if (std::exchange(worker.layout_is_old, false) && !is_layout) Send(worker, LayoutUpdate{layout_});
   if (auto frame = worker.stream->Send(std::move(message)))
     outbox_.Add([to = worker.connection, frame = *std::move(frame)] { to->Send(frame); });
 }
@@ -47,6 +46,7 @@ void WorkerSet::SendLayout() {
 // ---- who gets steps ----
 
 void WorkerSet::SetJoining(Worker& worker) {
+  num_recovered_ += std::exchange(worker.is_lost, false);
   by_load_.erase(LoadOf(worker));
   num_joining_ += worker.state != Worker::State::kJoining;
   worker.state = Worker::State::kJoining;
@@ -112,14 +112,17 @@ std::vector<std::shared_ptr<coordinator_records::Step>> WorkerSet::EndSession(Wo
 
 void WorkerSet::Fence(Worker& worker, absl::string_view why, uint64_t seq) {
   num_lost_ += worker.leaving ? 0 : 1;
+  worker.is_lost = worker.is_lost || !worker.leaving;
+  ++num_fenced_;
   FenceWait fence;
   fence.worker = worker.index;
   fence.seq = seq;
   fence.steps = EndSession(worker);
   for (const auto& step : fence.steps) step->state = coordinator_records::Step::State::kFencing;
   // Steps that had not begun there are not to be blamed for the loss.
-  for (size_t i = static_cast<size_t>(worker.slots); i < fence.steps.size(); ++i)
-    ++fence.steps[i]->forgiven;
+  const size_t begun = std::min(static_cast<size_t>(worker.slots), fence.steps.size());
+  for (size_t i = begun; i < fence.steps.size(); ++i) ++fence.steps[i]->forgiven;
+  num_lost_runs_ += static_cast<int64_t>(begun);
   worker.last_error = std::string(why);
   fences_.push_back(std::move(fence));
 }

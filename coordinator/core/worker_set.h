@@ -94,6 +94,12 @@ class WorkerSet {
   void DropFences() { fences_.clear(); }
   // How often a worker was lost, without those that had announced that they leave.
   int64_t num_lost() const { return num_lost_; }
+  // How often a worker that was lost has been replaced or has come back.
+  int64_t num_recovered() const { return num_recovered_; }
+  // How many sessions were fenced.
+  int64_t num_fenced() const { return num_fenced_; }
+  // How many runs of steps were lost with their workers.
+  int64_t num_lost_runs() const { return num_lost_runs_; }
 
   // ---- which workers may serve ----
 
@@ -155,7 +161,7 @@ class WorkerSet {
   uint32_t next_session_ = 1;
   uint64_t next_connection_ = 1;
   std::vector<FenceWait> fences_;
-  int64_t num_lost_ = 0;
+  int64_t num_lost_ = 0, num_recovered_ = 0, num_fenced_ = 0, num_lost_runs_ = 0;
   // Worker -> the number of replicas that it last reported.
   std::map<int, int> replica_claims_;
   bool other_build_told_ = false;

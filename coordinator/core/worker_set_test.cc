@@ -84,7 +84,25 @@ TEST_F(WorkerSetTest, AWorkerThatLeavesIsNotCountedAsLost) {
   worker.leaving = true;
   workers_.Fence(worker, "it left", 1);
   EXPECT_EQ(workers_.num_lost(), 0);
+  EXPECT_EQ(workers_.num_fenced(), 1);
   EXPECT_EQ(workers_.fences().size(), 1u);
+  workers_.SetJoining(worker);
+  EXPECT_EQ(workers_.num_recovered(), 0);
+}
+
+TEST_F(WorkerSetTest, AWorkerThatIsLostAndJoinsAgainHasRecoveredOnce) {
+  Worker& worker = AddWorker(0);
+  worker.in_flight = {std::make_shared<Step>(), std::make_shared<Step>()};
+  workers_.Fence(worker, "it is silent", 1);
+  EXPECT_EQ(workers_.num_recovered(), 0);
+  EXPECT_EQ(workers_.num_lost_runs(), 1) << "it has one slot, and the other step had not begun";
+  workers_.SetJoining(worker);
+  workers_.SetReady(worker);
+  EXPECT_EQ(workers_.num_recovered(), 1);
+  // A rewind ends sessions without a loss.
+  workers_.EndSession(worker);
+  workers_.SetJoining(worker);
+  EXPECT_EQ(workers_.num_recovered(), 1);
 }
 
 TEST_F(WorkerSetTest, MostWorkersDecideHowManyReplicasFit) {

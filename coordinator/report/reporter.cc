@@ -70,6 +70,7 @@ ProgressLine Reporter::NextLine() {
   if (!recent_.empty() && now > recent_since_) {
     last_means_ = Means(recent_);
     TellNotFinite(loop_run(), last_means_);
+    NoteLoss(recent_);
     last_rate_ = Examples(recent_) / absl::ToDoubleSeconds(now - recent_since_);
     recent_.clear();
     recent_since_ = now;
@@ -183,7 +184,18 @@ void Reporter::OnLoopEnd() {
   TellNotFinite(loop_run(), Means(recent_));
   RecordInterval();
   if (epochs_ && !loop_.empty()) WriteMeans(kTrainRun, core_->Snapshot().finished_steps, loop_);
+  NoteLoss(recent_);
   loop_.clear();
+}
+
+void Reporter::NoteLoss(const Metrics& metrics) {
+  const auto loss = metrics.find("loss");
+  if (trains_ && loss != metrics.end()) loss_ = loss->second.value();
+}
+
+Reporter::Reached Reporter::reached() const {
+  MutexLock lock(mu_);
+  return {static_cast<int64_t>(examples_), loss_};
 }
 
 void Reporter::WriteMeans(absl::string_view run, int64_t step, const Metrics& metrics) {

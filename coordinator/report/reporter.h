@@ -63,6 +63,15 @@ class Reporter : public ProgressSink, public std::enable_shared_from_this<Report
   void OnGoal(int64_t epochs) override;
   std::string event_directory() const override { return options_.tensorboard_dir; }
 
+  // What the job has reached, as far as the program's metrics tell.
+  struct Reached {
+    // Examples in the training steps that have finished.
+    int64_t examples = 0;
+    // The last mean of the metric "loss" of training steps. Nullopt: there was none.
+    std::optional<double> loss;
+  };
+  Reached reached() const;
+
   // Writes the last line: steps, examples, time, peak memory. Draws nothing after it. Returns when
   // the event files are on the disk. Blocks.
   void Summarize(int64_t peak_memory_bytes);
@@ -79,6 +88,8 @@ class Reporter : public ProgressSink, public std::enable_shared_from_this<Report
   // Writes the means of the interval to the event files.
   void RecordInterval() DIVVY_REQUIRES(mu_);
   void WriteMeans(absl::string_view run, int64_t step, const Metrics& metrics) DIVVY_REQUIRES(mu_);
+  // Keeps the mean of "loss", if the loop trains and has it.
+  void NoteLoss(const Metrics& metrics) DIVVY_REQUIRES(mu_);
   // Logs the first mean that is not finite.
   void TellNotFinite(absl::string_view run, const std::map<std::string, double>& means)
       DIVVY_REQUIRES(mu_);
@@ -92,7 +103,7 @@ class Reporter : public ProgressSink, public std::enable_shared_from_this<Report
   const ReportOptions options_;
   Executor& executor_;
   Clock& clock_;
-  Mutex mu_;
+  mutable Mutex mu_;
   std::shared_ptr<CoordinatorCore> core_ DIVVY_GUARDED_BY(mu_);
   bool table_drawn_ DIVVY_GUARDED_BY(mu_) = false, in_loop_ DIVVY_GUARDED_BY(mu_) = false,
                     line_open_ DIVVY_GUARDED_BY(mu_) = false;
@@ -108,6 +119,7 @@ class Reporter : public ProgressSink, public std::enable_shared_from_this<Report
   TimeLeft time_left_ DIVVY_GUARDED_BY(mu_);
   std::map<std::string, double> last_means_ DIVVY_GUARDED_BY(mu_);
   double last_rate_ DIVVY_GUARDED_BY(mu_) = 0, examples_ DIVVY_GUARDED_BY(mu_) = 0;
+  std::optional<double> loss_ DIVVY_GUARDED_BY(mu_);
 
   // Null: no event files are written.
   const std::shared_ptr<EventRecorder> events_;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/clock.h"
 #include "base/exit_codes.h"
 #include "base/file_system.h"
 #include "base/log.h"
@@ -17,6 +18,7 @@
 #include "coordinator/checkpoint/bundle_catalog.h"
 #include "coordinator/checkpoint/job_end.h"
 #include "coordinator/service/coordinator_status.h"
+#include "coordinator/service/measured_store.h"
 #include "coordinator/store/sqlite_store.h"
 #include "protocol/error.h"
 
@@ -67,6 +69,7 @@ ChiefTask::~ChiefTask() {
   executor_.Stop();
   // The core must be destroyed before the parts that it uses.
   core_.Reset();
+  poll_.Reset();
 }
 
 absl::StatusOr<std::unique_ptr<ChiefTask>> ChiefTask::Start(const ChiefTaskOptions& options) {
@@ -84,11 +87,13 @@ absl::StatusOr<std::unique_ptr<ChiefTask>> ChiefTask::Start(const ChiefTaskOptio
 }
 
 absl::Status ChiefTask::OpenStore() {
+  std::unique_ptr<Store> store;
   if (options_.state_dir.empty()) {
-    store_ = std::make_unique<MemoryStore>(executor_);
-    return absl::OkStatus();
+    store = std::make_unique<MemoryStore>(executor_);
+  } else {
+    ASSIGN_OR_RETURN(store, SqliteStore::Open(options_.state_dir, executor_));
   }
-  ASSIGN_OR_RETURN(store_, SqliteStore::Open(options_.state_dir, executor_));
+  store_ = std::make_unique<MeasuredStore>(std::move(store), registry_, Clock::Real());
   return absl::OkStatus();
 }
 
@@ -109,6 +114,7 @@ void ChiefTask::FillInCluster() {
   const ClusterSpec::Jobs tasks = TrainingCluster(cluster);
   CoordinatorOptions& core = options_.setup.core;
   core.incarnation = Incarnation(EntropySeed());
+  core.metrics = &metrics_;
   core.cluster = tasks;
   // Addresses that the cluster does not name are learnt by Register.
   core.ps_addresses.assign(NumParameterServers(cluster), "");
@@ -123,14 +129,30 @@ void ChiefTask::FillInCluster() {
 }
 
 absl::Status ChiefTask::Listen() {
-  const auto status = [this] {
-    const auto core = core_.Get();
-    return CoordinatorTaskStatus(options_.setup.core,
-                                 core == nullptr ? CoordinatorSnapshot() : core->Snapshot());
-  };
-  ASSIGN_OR_RETURN(
-      server_, TaskServer::Start(options_.task, {&service_}, nullptr, status, CallsOfOperators()));
+  TaskFace face;
+  face.status = [this] { return Status(); };
+  face.metrics = &registry_;
+  face.executor = &executor_;
+  face.calls = CallsOfOperators();
+  ASSIGN_OR_RETURN(server_,
+                   TaskServer::Start(options_.task, {&service_}, nullptr, std::move(face)));
   return absl::OkStatus();
+}
+
+// The parts are complete before core_ is set.
+v1::TaskStatus ChiefTask::Status() const {
+  const auto core = core_.Get();
+  const absl::Time now = Clock::Real().WallTime();
+  if (core == nullptr)
+    return CoordinatorTaskStatus(options_.setup.core, CoordinatorSnapshot(), {}, now);
+  v1::TaskStatus status = CoordinatorTaskStatus(
+      options_.setup.core, core->Snapshot(),
+      parts_.reporter == nullptr ? Reporter::Reached() : parts_.reporter->reached(), now);
+  if (const auto poll = poll_.Get()) {
+    for (v1::TaskStatus& task : poll->Last())
+      *status.mutable_coordinator()->add_tasks() = std::move(task);
+  }
+  return status;
 }
 
 OperatorCalls ChiefTask::CallsOfOperators() {
@@ -215,9 +237,23 @@ absl::Status ChiefTask::StartCore() {
   RETURN_IF_ERROR(built.status());
   parts_ = *std::move(built);
   core_.Set(std::move(parts_.core));
+  StartPoll();
   if (catalog_ != nullptr)
     RETURN_IF_ERROR(RemoveJobEnd(FileSystem::Real(), options_.checkpoint_dir));
   return absl::OkStatus();
+}
+
+void ChiefTask::StartPoll() {
+  const auto tasks = [weak = std::weak_ptr<CoordinatorCore>(core_.Get())] {
+    const auto core = weak.lock();
+    return core == nullptr ? std::vector<TaskPoll::Task>() : core->Tasks();
+  };
+  const auto dial = [this](const TaskPoll::Task& task) -> TaskPoll::Ask {
+    return [client = dialer_.StatusOf(task.role, task.index, task.address)](
+               ResultCallback<v1::TaskStatus> done) { client->Get(std::move(done)); };
+  };
+  poll_.Set(std::make_shared<TaskPoll>(tasks, dial, executor_));
+  poll_.Get()->Start();
 }
 
 void ChiefTask::Drain(std::function<void()> drained) {

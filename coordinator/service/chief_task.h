@@ -12,10 +12,13 @@
 #include "absl/status/statusor.h"
 #include "base/completion.h"
 #include "base/executor.h"
+#include "base/metrics.h"
 #include "base/once_set.h"
+#include "coordinator/core/coordinator_metrics.h"
 #include "coordinator/core/store.h"
 #include "coordinator/service/build.h"
 #include "coordinator/service/coordinator_service.h"
+#include "coordinator/service/task_poll.h"
 #include "rpc/dialer.h"
 #include "task/task_server.h"
 
@@ -87,6 +90,8 @@ class ChiefTask {
   absl::Status OpenCatalog();
   absl::Status Listen();
   absl::Status StartCore();
+  void StartPoll();
+  v1::TaskStatus Status() const;
 
   // The calls that an operator may make, with divvyctl or the Admin service.
   OperatorCalls CallsOfOperators();
@@ -104,6 +109,8 @@ class ChiefTask {
 
   ChiefTaskOptions options_;
   ThreadPoolExecutor executor_;
+  MetricsRegistry registry_;
+  CoordinatorMetrics metrics_{registry_};
   std::unique_ptr<Store> store_;
   // Null: the job keeps no checkpoints.
   std::unique_ptr<CheckpointCatalog> catalog_;
@@ -112,6 +119,8 @@ class ChiefTask {
   const std::shared_ptr<Completion<bool>> linger_over_ = std::make_shared<Completion<bool>>();
   CoordinatorService service_;
   RpcDialer dialer_;
+  // Set with the core.
+  OnceSet<TaskPoll> poll_;
   std::unique_ptr<TaskServer> server_;
   // Its core is also in core_.
   BuiltCoordinator parts_;

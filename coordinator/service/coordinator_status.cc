@@ -21,10 +21,30 @@ const char* PhaseText(CoordinatorSnapshot::Phase phase) {
   return "";
 }
 
+v1::CoordinatorStatus::Checkpoints CheckpointsOf(const CoordinatorOptions& options,
+                                                 const CoordinatorSnapshot& snapshot,
+                                                 absl::Time now) {
+  const CheckpointStats& stats = snapshot.checkpoints;
+  v1::CoordinatorStatus::Checkpoints checkpoints;
+  checkpoints.set_made(stats.made);
+  checkpoints.set_failed(stats.failed);
+  // Milliseconds, so that the same moment is told in the same way each time.
+  if (stats.last_success)
+    checkpoints.set_last_success_ns(absl::ToUnixMillis(now - (snapshot.at - *stats.last_success)) *
+                                    1'000'000);
+  checkpoints.set_last_duration_ns(absl::ToInt64Nanoseconds(stats.last_took));
+  checkpoints.set_last_bytes(stats.last_bytes);
+  checkpoints.set_stall_ns(absl::ToInt64Nanoseconds(stats.held));
+  if (options.checkpoints != nullptr)
+    checkpoints.set_interval_ns(absl::ToInt64Nanoseconds(options.checkpoint_every));
+  return checkpoints;
+}
+
 }  // namespace
 
 v1::TaskStatus CoordinatorTaskStatus(const CoordinatorOptions& options,
-                                     const CoordinatorSnapshot& snapshot) {
+                                     const CoordinatorSnapshot& snapshot,
+                                     const Reporter::Reached& reached, absl::Time now) {
   v1::TaskStatus status;
   status.set_job(v1::CHIEF);
   status.set_incarnation(options.incarnation.value());
@@ -47,6 +67,21 @@ v1::TaskStatus CoordinatorTaskStatus(const CoordinatorOptions& options,
   coordinator.set_workers_up(snapshot.workers_up);
   coordinator.set_num_workers(snapshot.num_workers);
   coordinator.set_durable_steps(snapshot.durable_steps);
+  coordinator.set_oldest_step_ns(absl::ToInt64Nanoseconds(snapshot.oldest_step));
+  coordinator.set_examples(reached.examples);
+  if (reached.loss) coordinator.set_loss(*reached.loss);
+  coordinator.set_worker_recoveries(snapshot.worker_recoveries);
+  coordinator.set_ps_recoveries(snapshot.ps_recoveries);
+  coordinator.set_rewinds(snapshot.recoveries);
+  coordinator.set_replayed_steps(snapshot.replayed_steps);
+  coordinator.set_goodput(snapshot.runs == 0 ? 1
+                                             : static_cast<double>(snapshot.counted_runs) /
+                                                   static_cast<double>(snapshot.runs));
+  coordinator.set_fenced_sessions(snapshot.fenced_sessions);
+  coordinator.set_redo_log_bytes(snapshot.redo_log_bytes);
+  coordinator.set_redo_log_limit_bytes(options.redo_log_bytes);
+  coordinator.set_leased_positions(snapshot.leased_positions);
+  *coordinator.mutable_checkpoints() = CheckpointsOf(options, snapshot, now);
   if (snapshot.last_checkpoint) coordinator.set_last_checkpoint(snapshot.last_checkpoint->name());
   for (const CoordinatorSnapshot::Table& each : snapshot.tables) {
     v1::CoordinatorStatus::Table& table = *coordinator.add_tables();

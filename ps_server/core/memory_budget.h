@@ -81,6 +81,8 @@ class MemoryBudget {
   // The largest claim that is not refused, with TooLarge::kIsRefused.
   int64_t most_bytes() const { return share_bytes_; }
   int64_t free_bytes() const;
+  // What is reserved.
+  int64_t used_bytes() const { return total_bytes_ - free_bytes(); }
   size_t waiting() const;
 
  private:

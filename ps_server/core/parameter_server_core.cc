@@ -415,6 +415,10 @@ ParameterServerSnapshot ParameterServerCore::Inspect(Detail detail) const {
   snapshot.history = applied_.history();
   snapshot.applied_seq = applied_.applied_seq();
   snapshot.memory_bytes = shards_.bytes() + shards_.bytes_being_made();
+  snapshot.slot_bytes = shards_.slot_bytes();
+  snapshot.table_bytes = shards_.table_bytes();
+  snapshot.parameter_bytes = shards_.bytes() - snapshot.slot_bytes - snapshot.table_bytes;
+  snapshot.fenced_sessions = sessions_.num_fenced();
   snapshot.running = commits_.running().size();
   snapshot.queued = commits_.waiting();
   snapshot.saving = snapshot_ != nullptr && !snapshot_->over;

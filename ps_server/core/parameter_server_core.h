@@ -161,8 +161,12 @@ struct ParameterServerSnapshot {
   std::map<EntryId, int> history;  // record_history: how often each id was applied in this lineage
   uint64_t applied_seq = 0;        // commits applied in this lineage
   int64_t memory_bytes = 0;        // of shards, with those being made
-  size_t running = 0;              // commits that are being applied
-  size_t queued = 0;               // commits that wait for a shard
+  // Its parts. What is missing takes shards that are being made.
+  int64_t parameter_bytes = 0, slot_bytes = 0, table_bytes = 0;
+  // Sessions that have lost the right to commit, in the life of this process.
+  int64_t fenced_sessions = 0;
+  size_t running = 0;  // commits that are being applied
+  size_t queued = 0;   // commits that wait for a shard
   std::map<ShardKey, Shard> shards;
   // By name: the sums over the parts of the table that lie here.
   std::map<std::string, TablePartStats> tables;

@@ -1,5 +1,7 @@
 #include "ps_server/core/session_set.h"
 
+#include <algorithm>
+
 namespace divvy {
 
 void SessionSet::Clear() {
@@ -10,6 +12,8 @@ void SessionSet::Clear() {
 bool SessionSet::Take(const SyncRequest& request) {
   if (request.seq <= newest_seq_) return false;
   newest_seq_ = request.seq;
+  for (const auto& [session, worker] : workers_)
+    num_fenced_ += !std::binary_search(request.sessions.begin(), request.sessions.end(), session);
   workers_.clear();
   for (size_t i = 0; i < request.sessions.size(); ++i)
     workers_[request.sessions[i]] = i < request.workers.size() ? request.workers[i] : kAnyWorker;

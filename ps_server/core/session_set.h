@@ -31,11 +31,15 @@ class SessionSet {
   // The worker that has this session. kAnyWorker: no Sync has named its worker.
   int WorkerOf(SessionId session) const;
 
+  // How many sessions the coordinator has taken out of the set since the server was started.
+  int64_t num_fenced() const { return num_fenced_; }
+
   // The sessions of the newest Sync, sorted.
   std::vector<SessionId> sessions() const;
 
  private:
   uint64_t newest_seq_ = 0;
+  int64_t num_fenced_ = 0;
   std::map<SessionId, int> workers_;
 };
 

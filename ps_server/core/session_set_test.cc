@@ -59,5 +59,18 @@ TEST(SessionSetTest, KnowsTheWorkerOfASessionOnceASyncHasNamedIt) {
   EXPECT_EQ(set.WorkerOf(kCoordinatorSession), SessionSet::kAnyWorker);
 }
 
+TEST(SessionSetTest, CountsTheSessionsThatTheCoordinatorTakesOut) {
+  SessionSet set;
+  EXPECT_TRUE(set.Take(Sync(1, {SessionId(5), SessionId(7)})));
+  EXPECT_TRUE(set.Take(Sync(2, {SessionId(5), SessionId(7), SessionId(8)})));
+  EXPECT_EQ(set.num_fenced(), 0);
+  EXPECT_TRUE(set.Take(Sync(3, {SessionId(8)})));
+  EXPECT_FALSE(set.Take(Sync(3, {})));
+  EXPECT_EQ(set.num_fenced(), 2);
+  set.Clear();
+  EXPECT_TRUE(set.Take(Sync(1, {})));
+  EXPECT_EQ(set.num_fenced(), 2) << "another epoch, in which all attach anew";
+}
+
 }  // namespace
 }  // namespace divvy

@@ -28,6 +28,12 @@ ShardSet::ShardSet(int64_t memory_limit_bytes, int64_t block_bytes)
       block_bytes_(block_bytes),
       table_memory_(std::make_shared<TableMemory>(memory_limit_bytes)) {}
 
+int64_t ShardSet::slot_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [key, shard] : *table_) bytes += key.slot == 0 ? 0 : shard->size_bytes();
+  return bytes;
+}
+
 bool ShardSet::IsMaking(const std::vector<ShardSpec>& specs) const {
   return std::any_of(specs.begin(), specs.end(),
                      [this](const ShardSpec& spec) { return makers_.count(spec.key) > 0; });

@@ -59,6 +59,10 @@ class ShardSet {
   // Memory of the shards in table(), and of those being made.
   int64_t bytes() const { return bytes_ + table_memory_->bytes(); }
   int64_t bytes_being_made() const { return bytes_being_made_; }
+  // The parts of bytes() that optimizers' slots and dynamic tables take. Values of variables take
+  // the rest.
+  int64_t slot_bytes() const;
+  int64_t table_bytes() const { return table_memory_->bytes(); }
 
   // Whether one of these shards is being made, or a table of them takes other options.
   bool IsMaking(const std::vector<ShardSpec>& specs) const;

@@ -8,6 +8,7 @@
 #include "base/once_set.h"
 #include "ps_server/core/memory_budget.h"
 #include "ps_server/core/parameter_server_core.h"
+#include "ps_server/service/ps_metrics.h"
 #include "rpc/data_server.h"
 
 namespace divvy {
@@ -18,8 +19,10 @@ class PsDataHandler : public DataHandler {
  public:
   // REQUIRES: all outlive the server.
   PsDataHandler(const OnceSet<ParameterServerCore>& core, MemoryBudget& commits,
-                MemoryBudget& replies)
-      : core_(core), commits_(commits), replies_(replies) {}
+                MemoryBudget& replies, PsMetrics& metrics)
+      : core_(core), commits_(commits), replies_(replies), metrics_(metrics) {}
+
+  void OnAnswered(const DataOutcome& outcome) override { metrics_.Note(outcome); }
 
   void Call(PullRequest request, ResultCallback<PullReply> done) override;
   void Call(CommitRequest request, ResultCallback<CommitReply> done) override;
@@ -40,6 +43,7 @@ class PsDataHandler : public DataHandler {
   const OnceSet<ParameterServerCore>& core_;
   MemoryBudget& commits_;
   MemoryBudget& replies_;
+  PsMetrics& metrics_;
 };
 
 }  // namespace divvy

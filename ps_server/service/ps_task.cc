@@ -56,7 +56,7 @@ PsTask::PsTask(const PsTaskOptions& options)
       replies_(options.pull_buffer_bytes, MemoryBudget::TooLarge::kTakesAll,
                MemoryBudget::Share::kHalf),
       service_(core_),
-      data_(core_, commits_, replies_),
+      data_(core_, commits_, replies_, metrics_),
       data_server_(data_, DataOptions(options.task)),
       dialer_(executor_, options.task.tls, options.task.shares_memory) {}
 
@@ -81,13 +81,6 @@ absl::StatusOr<std::unique_ptr<PsTask>> PsTask::Start(const PsTaskOptions& optio
 }
 
 absl::Status PsTask::Listen() {
-  const auto status = [this] {
-    const auto core = core_.Get();
-    return PsTaskStatus(options_.core,
-                        core == nullptr
-                            ? ParameterServerSnapshot()
-                            : core->Inspect(ParameterServerCore::Detail::kWithoutValues));
-  };
   options_.core.index = options_.task.index;
   options_.core.incarnation = Incarnation(EntropySeed());
   options_.core.cluster = TrainingCluster(options_.task.cluster);
@@ -97,9 +90,29 @@ absl::Status PsTask::Listen() {
                            ResultCallback<v1::GetTableRowsReply> done) {
     FindRows(std::move(request), std::move(done));
   };
-  ASSIGN_OR_RETURN(server_, TaskServer::Start(options_.task, {&service_}, &data_server_, status,
-                                              /*calls=*/std::nullopt, rows));
+  TaskFace face;
+  face.status = [this] { return Status(); };
+  face.metrics = &registry_;
+  face.executor = &executor_;
+  face.rows = rows;
+  ASSIGN_OR_RETURN(server_,
+                   TaskServer::Start(options_.task, {&service_}, &data_server_, std::move(face)));
   return absl::OkStatus();
+}
+
+v1::TaskStatus PsTask::Status() const {
+  const auto core = core_.Get();
+  PsTraffic traffic;
+  traffic.pull_rows = metrics_.pull_rows();
+  traffic.push_rows = metrics_.push_rows();
+  traffic.pull_bytes = metrics_.pull_bytes();
+  traffic.push_bytes = metrics_.push_bytes();
+  traffic.commit_buffer_bytes = commits_.used_bytes();
+  traffic.reply_buffer_bytes = replies_.used_bytes();
+  return PsTaskStatus(options_.core,
+                      core == nullptr ? ParameterServerSnapshot()
+                                      : core->Inspect(ParameterServerCore::Detail::kWithoutValues),
+                      traffic);
 }
 
 // All rows of a table may have to be looked at.

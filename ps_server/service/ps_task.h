@@ -9,10 +9,12 @@
 
 #include "absl/status/statusor.h"
 #include "base/executor.h"
+#include "base/metrics.h"
 #include "base/once_set.h"
 #include "ps_server/core/memory_budget.h"
 #include "ps_server/core/parameter_server_core.h"
 #include "ps_server/service/ps_data_handler.h"
+#include "ps_server/service/ps_metrics.h"
 #include "ps_server/service/ps_service.h"
 #include "rpc/data_server.h"
 #include "rpc/dialer.h"
@@ -62,11 +64,14 @@ class PsTask {
   explicit PsTask(const PsTaskOptions& options);
   absl::Status Listen();
   absl::Status StartCore(OnExit on_exit);
+  v1::TaskStatus Status() const;
   void FindRows(v1::GetTableRowsRequest request, ResultCallback<v1::GetTableRowsReply> done);
 
   PsTaskOptions options_;
   ThreadPoolExecutor executor_;
   MemoryBudget commits_, replies_;
+  MetricsRegistry registry_;
+  PsMetrics metrics_{registry_};
   std::unique_ptr<CheckpointFiles> checkpoint_files_;  // null: the server keeps no checkpoints
   OnceSet<ParameterServerCore> core_;
   PsService service_;

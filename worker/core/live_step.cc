@@ -101,7 +101,8 @@ std::shared_ptr<WorkerTransaction> WorkerCore::OpenTransaction(const Dispatch& d
                                      options_.check_numerics,
                                      MixSeeds(options_.seed, dispatch.step.value()),
                                      {},
-                                     options_.at_once_bytes};
+                                     options_.at_once_bytes,
+                                     options_.metrics};
   options.on_session_over = [weak = weak_from_this(),
                              session = std::weak_ptr<Session>(session_)](const absl::Status& why) {
     if (const auto core = weak.lock()) core->OnSessionOver(session, why);
@@ -431,6 +432,9 @@ void WorkerCore::OnCommitReply(const std::weak_ptr<Session>& session, EntryId st
     case PsAnswer::kDone: MeasureStaleness(commit, *reply); [[fallthrough]];
     case PsAnswer::kRefused:
       commit.answer = reply.status();
+      if (options_.metrics != nullptr)
+        options_.metrics->push_seconds.Observe(
+            absl::ToDoubleSeconds(clock_.Elapsed() - commit.since));
       HitFailpoint(Failpoint::kStepFirstCommitDone);
       break;
     case PsAnswer::kSessionOver: SessionOver(reply.status()); break;
@@ -482,6 +486,7 @@ void WorkerCore::ReportStep(std::optional<LiveStep>& ended, StepOutcome outcome,
   for (const auto& [ps, commit] : step.commits) {
     if (commit.answer && commit.answer->ok()) report.participants.push_back(ps);
   }
+  Measure(step, report);
   if (!step.commits.empty()) AgePrefetched(step);
   if (step.reads_ahead) ForgetData(step.dispatch);
   // The step's values are freed without the core's lock.
@@ -495,6 +500,15 @@ void WorkerCore::ReportStep(std::optional<LiveStep>& ended, StepOutcome outcome,
   if (draining_ && Unheard()) return;
   if (session_->live && session_->live->state == WorkerSnapshot::Step::kBehind) FunctionEnded();
   StartNext();
+}
+
+void WorkerCore::Measure(const LiveStep& step, const Report& report) const {
+  if (options_.metrics == nullptr) return;
+  const double seconds = absl::ToDoubleSeconds(report.took);
+  options_.metrics->step_seconds.Observe(seconds);
+  options_.metrics->recent_step_seconds.Add(seconds);
+  if (!step.commits.empty())
+    options_.metrics->staleness.Observe(static_cast<double>(step.staleness));
 }
 
 void WorkerCore::AnswerHold() {

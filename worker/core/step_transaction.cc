@@ -328,6 +328,9 @@ void WorkerTransaction::OnReply(uint64_t id, int ps, absl::StatusOr<PullReply> r
   switch (JudgePsAnswer(reply.status())) {
     case PsAnswer::kDone:
       RememberVersions(fetch, ps, *reply);
+      if (options_.metrics != nullptr)
+        options_.metrics->pull_seconds.Observe(
+            absl::ToDoubleSeconds(clock_.Elapsed() - fetch.asked.at(ps).since));
       fetch.replies.emplace(ps, *std::move(reply));
       fetch.asked.erase(ps);
       NoteWaiting();

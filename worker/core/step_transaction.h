@@ -23,6 +23,7 @@
 #include "protocol/messages.h"
 #include "variables/transfer_plan.h"
 #include "worker/core/step_runner.h"
+#include "worker/core/worker_metrics.h"
 
 namespace divvy {
 
@@ -81,6 +82,8 @@ class WorkerTransaction : public StepTransaction,
     std::function<void(absl::Status)> on_session_over;
     // Values of fewer bytes are assembled at once, under the lock; larger ones on another thread.
     int64_t at_once_bytes = 256 << 10;
+    // Null: nothing is measured. REQUIRES: outlives the transaction.
+    WorkerMetrics* metrics = nullptr;
   };
   // REQUIRES: executor and clock outlive the transaction and all its tasks.
   WorkerTransaction(Options options, Executor& executor, Clock& clock);

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
 #include "base/completion.h"
 #include "base/crash_report.h"
 #include "base/status_macros.h"
@@ -110,21 +112,43 @@ class TransactionStore : public VariableStore {
   const std::shared_ptr<ReadsOnGpus> reads_;
 };
 
+// ---- time ---------------------------------------------------------------------------------------
+
+// Adds the seconds of its life to a counter. Null: to none.
+class SecondsIn {
+ public:
+  explicit SecondsIn(Gauge* counter)
+      : counter_(counter),
+        began_(counter == nullptr ? absl::Duration() : Clock::Real().Elapsed()) {}
+  ~SecondsIn() {
+    if (counter_ != nullptr) counter_->Add(absl::ToDoubleSeconds(Clock::Real().Elapsed() - began_));
+  }
+  SecondsIn(const SecondsIn&) = delete;
+
+ private:
+  Gauge* const counter_;
+  const absl::Duration began_;
+};
+
 // ---- data ---------------------------------------------------------------------------------------
 
 // Gives one step its elements. Thread-safe.
 class StepInput {
  public:
   StepInput(DataInputOpener& inputs, const std::vector<InputLease>& leases,
-            const std::vector<Device>& replica_devices)
+            const ThreadStepRunnerOptions& options)
       : inputs_(inputs),
-        devices_(replica_devices),
-        replicas_(static_cast<int>(replica_devices.size())) {
+        devices_(options.replica_devices),
+        waited_(options.metrics == nullptr ? nullptr : &options.metrics->input_wait_seconds),
+        replicas_(static_cast<int>(options.replica_devices.size())) {
     for (const InputLease& lease : leases) leases_[lease.iterator] = lease;
   }
 
   absl::StatusOr<std::optional<PerReplica<Nest>>> Next(ResourceId iterator) {
-    absl::StatusOr<std::vector<Nest>> elements = Read(iterator);
+    absl::StatusOr<std::vector<Nest>> elements = [&] {
+      const SecondsIn waited(waited_);
+      return Read(iterator);
+    }();
     if (!elements.ok()) {
       MutexLock lock(mu_);
       if (ReasonOf(elements.status()) == Reason::kInputAborted) lost_ = elements.status();
@@ -196,6 +220,7 @@ class StepInput {
 
   DataInputOpener& inputs_;
   const std::vector<Device>& devices_;
+  Gauge* const waited_;  // null: nobody wants to know
   const int replicas_;
   mutable Mutex mu_;
   std::map<ResourceId, InputLease> leases_ DIVVY_GUARDED_BY(mu_);
@@ -240,7 +265,7 @@ class ThreadStepEnvironment : public StepEnvironment {
  public:
   ThreadStepEnvironment(const RunningStep& step, const std::shared_ptr<LocalObjects>& locals)
       : step_(step),
-        input_(step.inputs, step.call.inputs, step.options.replica_devices),
+        input_(step.inputs, step.call.inputs, step.options),
         strategy_(Parts(locals)) {}
 
   Strategy& strategy() override { return strategy_; }
@@ -454,7 +479,10 @@ void ThreadStepRunner::Start(StepCall call, std::shared_ptr<StepTransaction> tra
     std::vector<EndedInput> ended;
     const RunningStep step{*options, executor, inputs, call, transaction, kept->failures, number};
     std::shared_ptr<LocalObjects> locals = kept->TakeLocals();
-    absl::StatusOr<Nest> result = CallFunction(step, locals, ended);
+    absl::StatusOr<Nest> result = [&] {
+      const SecondsIn busy(options->metrics == nullptr ? nullptr : &options->metrics->busy_seconds);
+      return CallFunction(step, locals, ended);
+    }();
     if (result.ok()) kept->Learn(call.function, step.reads->devices());
     kept->GiveBack(std::move(locals));
     return StepEnd{std::move(result), std::move(ended)};

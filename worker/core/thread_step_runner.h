@@ -17,6 +17,7 @@
 #include "strategy/variable_store.h"
 #include "worker/core/data_input_opener.h"
 #include "worker/core/step_runner.h"
+#include "worker/core/worker_metrics.h"
 
 namespace divvy {
 
@@ -28,6 +29,9 @@ struct ThreadStepRunnerOptions {
   std::shared_ptr<const ClusterResolver> resolver;
   // StrategyOptions::communication.
   CommunicationOptions communication = {};
+  // Where the time in functions and in waits for data is noted. Null: nowhere. REQUIRES: outlives
+  // the runner and its steps.
+  WorkerMetrics* metrics = nullptr;
 };
 
 // The StepRunner of a worker: finds the function in the StepRegistry and calls it with a Strategy

@@ -59,6 +59,7 @@
 #include "worker/core/read_set.h"
 #include "worker/core/step_runner.h"
 #include "worker/core/step_transaction.h"
+#include "worker/core/worker_metrics.h"
 
 namespace divvy {
 
@@ -94,6 +95,9 @@ struct WorkerOptions {
   // The most bytes that a step may return (Nest::size_bytes). A step that returns more fails with
   // InvalidArgument.
   int64_t max_value_bytes = 16 << 20;
+  // Where the core notes what it measures. Null: nowhere. REQUIRES: outlives the core and its
+  // tasks.
+  WorkerMetrics* metrics = nullptr;
   // Seed of the jitter in waits before retries.
   uint64_t seed = 1;
   // Interval between calls of Register while the worker is detached or silent.
@@ -363,6 +367,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   void OnCommitReply(const std::weak_ptr<Session>& session, EntryId step, int ps,
                      absl::StatusOr<CommitReply> reply);
   void MeasureStaleness(const Commit& commit, const CommitReply& reply) DIVVY_REQUIRES(mu_);
+  void Measure(const LiveStep& step, const Report& report) const DIVVY_REQUIRES(mu_);
   void EndCommitIfAnswered() DIVVY_REQUIRES(mu_);
   void ReportLive(StepOutcome outcome, absl::Status error) DIVVY_REQUIRES(mu_) {
     ReportStep(session_->live, outcome, std::move(error));

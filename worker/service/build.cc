@@ -22,6 +22,7 @@ absl::StatusOr<BuiltWorker> BuildWorker(WorkerOptions options,
   runner.resolver =
       WithAccelerators(std::move(surroundings.resolver), AcceleratorsAmong(replica_devices));
   runner.communication = surroundings.communication;
+  runner.metrics = options.metrics;
   built.runner = std::make_unique<ThreadStepRunner>(std::move(runner), executor, *built.inputs);
   options.replicas = static_cast<int>(replica_devices.size());
   options.seed = EntropySeed();

@@ -32,6 +32,13 @@ v1::TaskStatus WorkerTaskStatus(const WorkerOptions& options, const WorkerSnapsh
   if (snapshot.live_ordinal) worker.set_live_ordinal(*snapshot.live_ordinal);
   worker.set_committing(snapshot.step == WorkerSnapshot::Step::kCommitting ||
                         snapshot.step == WorkerSnapshot::Step::kBehind);
+  if (const WorkerMetrics* const metrics = options.metrics) {
+    const auto ns = [](double seconds) { return static_cast<int64_t>(seconds * 1e9); };
+    worker.set_step_p50_ns(ns(metrics->recent_step_seconds.Quantile(0.5)));
+    worker.set_step_p99_ns(ns(metrics->recent_step_seconds.Quantile(0.99)));
+    worker.set_busy_ns(ns(metrics->busy_seconds.value()));
+    worker.set_input_wait_ns(ns(metrics->input_wait_seconds.value()));
+  }
   for (const DeviceDescription& device : devices) {
     v1::WorkerStatus::Device& row = *worker.add_devices();
     row.set_device(device.device);

@@ -10,7 +10,7 @@
 
 namespace divvy {
 
-// The reply of Admin.GetStatus. `devices`: those of the replicas. Pure.
+// The reply of Admin.GetStatus. `devices`: those of the replicas. Reads options.metrics.
 v1::TaskStatus WorkerTaskStatus(const WorkerOptions& options, const WorkerSnapshot& snapshot,
                                 const std::vector<DeviceDescription>& devices);
 

@@ -83,10 +83,16 @@ absl::Status WorkerTask::Listen() {
     return WorkerTaskStatus(options_.core, core == nullptr ? WorkerSnapshot() : core->Inspect(),
                             devices);
   };
+  options_.core.metrics = &metrics_;
   options_.core.index = options_.task.index;
   options_.core.incarnation = Incarnation(EntropySeed());
   options_.core.cluster = TrainingCluster(options_.task.cluster);
-  ASSIGN_OR_RETURN(server_, TaskServer::Start(options_.task, {&service_}, nullptr, status));
+  TaskFace face;
+  face.status = status;
+  face.metrics = &registry_;
+  face.executor = &executor_;
+  ASSIGN_OR_RETURN(server_,
+                   TaskServer::Start(options_.task, {&service_}, nullptr, std::move(face)));
   return absl::OkStatus();
 }
 

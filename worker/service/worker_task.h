@@ -10,11 +10,13 @@
 
 #include "absl/status/statusor.h"
 #include "base/executor.h"
+#include "base/metrics.h"
 #include "base/once_set.h"
 #include "ops/cuda/gpus.h"
 #include "rpc/dialer.h"
 #include "task/task_server.h"
 #include "worker/core/worker_core.h"
+#include "worker/core/worker_metrics.h"
 #include "worker/service/build.h"
 #include "worker/service/worker_service.h"
 
@@ -22,8 +24,8 @@ namespace divvy {
 
 struct WorkerTaskOptions {
   TaskOptions task;
-  // Start fills in index, incarnation, address and cluster from the task, and BuildWorker fills in
-  // replicas, seed and build.
+  // Start fills in index, incarnation, address and cluster from the task, and metrics; BuildWorker
+  // fills in replicas, seed and build.
   WorkerOptions core;
   // Number of replicas. 0: one for each GPU, or one on the CPU.
   int replicas = 0;
@@ -77,6 +79,8 @@ class WorkerTask {
   WorkerTaskOptions options_;
   const std::vector<Device> replica_devices_;
   ThreadPoolExecutor executor_;
+  MetricsRegistry registry_;
+  WorkerMetrics metrics_{registry_};
   OnceSet<WorkerCore> core_;
   WorkerService service_;
   RpcDialer dialer_;
