@@ -27,7 +27,8 @@ TEST(CoordinatorStatusTest, NamesTheJobAndTheEpoch) {
   CoordinatorSnapshot snapshot;
   snapshot.job = JobId(7);
   snapshot.epoch_id = Epoch(3);
-  const v1::TaskStatus status = CoordinatorTaskStatus(CoordinatorOptions(), snapshot);
+  const v1::TaskStatus status =
+      CoordinatorTaskStatus(CoordinatorOptions(), snapshot, {}, absl::UnixEpoch());
   EXPECT_EQ(status.job_id(), 7u);
   EXPECT_EQ(status.epoch(), 3u);
 }
