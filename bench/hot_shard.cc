@@ -57,8 +57,9 @@ std::vector<int64_t> DrawRows(uint64_t seed) {
     const double place = static_cast<double>(random.Next() >> 11) * 0x1p-53 * (hot + kShards - 1);
     const int64_t shard = place < hot ? 0 : 1 + static_cast<int64_t>(place - hot);
     const int64_t rank = ZipfRank(random, of_shard, absl::GetFlag(FLAGS_zipf));
-    // A prime that divides no usual size scatters the ranks.
-    drawn.push_back(std::min<int64_t>(shard, kShards - 1) * of_shard + rank * 1'000'003 % of_shard);
+    // A prime that is larger than the shard: each rank has its own row, far from its neighbours'.
+    drawn.push_back(std::min<int64_t>(shard, kShards - 1) * of_shard +
+                    rank * 2'654'435'761 % of_shard);
   }
   std::sort(drawn.begin(), drawn.end());
   drawn.erase(std::unique(drawn.begin(), drawn.end()), drawn.end());
@@ -91,6 +92,8 @@ absl::Status Run(Coordinator& coordinator) {
       for (int i = 0; i < 20; ++i, ++steps)
         RETURN_IF_ERROR(coordinator.Schedule(kChange, number++).status());
       RETURN_IF_ERROR(coordinator.Join());
+      std::puts("round");
+      std::fflush(stdout);
     } while (Clock::Real().Elapsed() - began < absl::Seconds(1));
     std::printf("rate %.1f\n", static_cast<double>(steps) /
                                    absl::ToDoubleSeconds(Clock::Real().Elapsed() - began));

@@ -282,11 +282,14 @@ struct SyncReply {
     ShardKey shard;
     TablePartStats stats;
   };
-  // A shard of slot 0, and the rows of it that were read or written since it was made or loaded. A
-  // dense read or write counts all rows.
+  // How much a shard of slot 0 is used: the bytes of its rows that were read or written since it
+  // was made or loaded, and something for each row that was named.
   struct Load {
+    // Equal parts of the rows.
+    static constexpr int kParts = 16;
     ShardKey shard;
-    uint64_t rows = 0;
+    // [kParts] of each part of the rows
+    std::vector<uint64_t> bytes;
   };
   // The number of the request. It acknowledges all requests with lower numbers too.
   uint64_t seq = 0;
@@ -300,7 +303,7 @@ struct SyncReply {
   bool draining = false;
   // Its parts of dynamic tables.
   std::vector<Table> tables = {};
-  // Its busiest shards, at most 256.
+  // Its shards that were used most since the last answer, at most 256.
   std::vector<Load> loads = {};
   // What its shards may take together; 0: not known.
   int64_t memory_limit_bytes = 0;

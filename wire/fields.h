@@ -664,7 +664,12 @@ void Fields(Visitor& visit, SyncReply::Table& table) {
 template <typename Visitor>
 void Fields(Visitor& visit, SyncReply::Load& load) {
   visit(F(shard), load.shard);
-  visit(F(rows), load.rows);
+  visit(F(bytes), load.bytes);
+  visit.AfterReading([&load] {
+    return load.bytes.size() == static_cast<size_t>(SyncReply::Load::kParts)
+               ? absl::OkStatus()
+               : Invalid("bytes", "there are 16");
+  });
 }
 
 template <typename Visitor>

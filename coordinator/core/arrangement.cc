@@ -11,46 +11,54 @@ namespace divvy {
 namespace {
 
 constexpr int kMostPieces = 16;
+// More shards would cost messages and places, and help no more.
+constexpr int64_t kMostShardsOfServer = 64;
+constexpr int64_t kLeastRowsOfPart = 4096;
 // Shards without load are placed by their bytes, which count little beside load.
 constexpr double kWeightOfBytes = 0.1;
+
+// What is placed on one server.
+struct Piece {
+  double load = 0;  // bytes per second
+  int64_t bytes = 0;
+};
+
+double Sum(const std::vector<double>& loads) {
+  return std::accumulate(loads.begin(), loads.end(), 0.0);
+}
 
 // A variable with its load in some cut.
 struct Cut {
   const VariableLayout* variable = nullptr;
   // Another variable lies beside one of its shards.
   bool is_anchor = false;
-  std::vector<ShardLoad> shards;
+  std::vector<Piece> shards;
   double heaviest() const {
     double most = 0;
-    for (const ShardLoad& shard : shards) most = std::max(most, shard.bytes_per_second);
+    for (const Piece& shard : shards) most = std::max(most, shard.load);
     return most;
   }
 };
 
 struct Servers {
   explicit Servers(int num_ps) : all(static_cast<size_t>(num_ps)) {}
-  void Add(int ps, const ShardLoad& shard) {
-    all[static_cast<size_t>(ps)].bytes_per_second += shard.bytes_per_second;
-    all[static_cast<size_t>(ps)].bytes += shard.bytes;
+  void Add(int ps, const Piece& piece) {
+    all[static_cast<size_t>(ps)].load += piece.load;
+    all[static_cast<size_t>(ps)].bytes += piece.bytes;
   }
-  double total_load() const {
-    return std::accumulate(all.begin(), all.end(), 0.0, [](double sum, const ShardLoad& ps) {
-      return sum + ps.bytes_per_second;
+  Piece total() const {
+    return std::accumulate(all.begin(), all.end(), Piece(), [](Piece sum, const Piece& ps) {
+      return Piece{sum.load + ps.load, sum.bytes + ps.bytes};
     });
   }
-  int64_t total_bytes() const {
-    return std::accumulate(all.begin(), all.end(), int64_t{0},
-                           [](int64_t sum, const ShardLoad& ps) { return sum + ps.bytes; });
-  }
-  // The load of the busiest, as a multiple of the mean.
-  double Imbalance() const {
-    const double total = total_load();
+  Balance balance() const {
+    const double mean = total().load / static_cast<double>(all.size());
     double most = 0;
-    for (const ShardLoad& ps : all) most = std::max(most, ps.bytes_per_second);
-    return total > 0 ? most * static_cast<double>(all.size()) / total : 1;
+    for (const Piece& ps : all) most = std::max(most, ps.load);
+    return {most, mean > 0 ? most / mean : 1};
   }
 
-  std::vector<ShardLoad> all;
+  std::vector<Piece> all;
 };
 
 // The variable beside whose shard `name` lies at last, and that shard. Itself: beside none.
@@ -59,22 +67,25 @@ std::pair<const VariableLayout*, int> AnchorOf(const Layout& layout,
                                                const VariableLayout& variable) {
   const VariableLayout* anchor = &variable;
   int shard = 0;
-  // A variable lies beside an older one, so this ends.
   for (auto with = colocated.find(anchor->spec.name); with != colocated.end();
        with = colocated.find(anchor->spec.name)) {
     const VariableLayout* const other = layout.Find(with->second.variable);
-    if (other == nullptr) break;
+    // Only an older variable is placed before this one, and so this ends.
+    if (other == nullptr || !(other->id < anchor->id)) break;
     shard = std::min(with->second.shard, other->num_shards() - 1);
     anchor = other;
   }
   return {anchor, shard};
 }
 
-ShardLoad LoadOf(const std::map<ShardKey, ShardLoad>& loads, const VariableLayout& variable,
-                 int part) {
+using Loads = std::map<ShardKey, ShardLoad>;
+
+ShardLoad LoadOf(const Loads& loads, const VariableLayout& variable, int part) {
   const auto load = loads.find(ShardKey{variable.id, 0, static_cast<uint16_t>(part)});
   return load == loads.end() ? ShardLoad() : load->second;
 }
+
+Piece PieceOf(const ShardLoad& load) { return {Sum(load.bytes_per_second), load.bytes}; }
 
 // The variables that are placed by themselves, with the load of what lies beside them.
 std::vector<Cut> CutsNow(const Layout& layout, const std::map<std::string, Colocation>& colocated,
@@ -87,10 +98,10 @@ std::vector<Cut> CutsNow(const Layout& layout, const std::map<std::string, Coloc
     cut.is_anchor = cut.is_anchor || anchor != &variable;
     cut.shards.resize(static_cast<size_t>(anchor->num_shards()));
     for (int part = 0; part < variable.num_shards(); ++part) {
-      const ShardLoad load = LoadOf(loads, variable, part);
-      ShardLoad& shard = cut.shards[static_cast<size_t>(anchor == &variable ? part : beside)];
-      shard.bytes_per_second += load.bytes_per_second;
-      shard.bytes += load.bytes;
+      const Piece piece = PieceOf(LoadOf(loads, variable, part));
+      Piece& shard = cut.shards[static_cast<size_t>(anchor == &variable ? part : beside)];
+      shard.load += piece.load;
+      shard.bytes += piece.bytes;
     }
   }
   std::vector<Cut> list;
@@ -98,36 +109,55 @@ std::vector<Cut> CutsNow(const Layout& layout, const std::map<std::string, Coloc
   return list;
 }
 
-// The variable in up to `factor` times as many shards. The rows of a shard count as equally busy.
-Cut Finer(const Cut& cut, int64_t factor) {
-  const VariableLayout& variable = *cut.variable;
-  int64_t shards = std::min({variable.num_shards() * factor, variable.rows(), kMaxShards});
-  // Each part of a table has its share of max_rows.
+int64_t ShardsWith(const VariableLayout& variable, int64_t factor, int num_ps) {
+  const int64_t now = variable.num_shards();
+  int64_t most = std::min({variable.rows(), kMaxShards, kMostShardsOfServer * num_ps});
   if (const auto& table = variable.spec.table; table && table->max_rows > 0)
-    shards = std::min(shards, table->max_rows);
-  const absl::StatusOr<DivSplit> split = DivSplit::Create(variable.rows(), shards);
+    most = std::min(most, table->max_rows / kLeastRowsOfPart);
+  return std::max(now, std::min(now * factor, most));
+}
+
+// Adds `piece` of the rows [first, end) to the shards in which they lie; the rows are equally busy.
+void Spread(double first, double end, const Piece& piece, const DivSplit& split,
+            std::vector<Piece>& shards) {
+  for (int64_t shard = split.FindChecked(static_cast<int64_t>(first)).shard;
+       shard < split.num_shards() && static_cast<double>(split.offset(shard)) < end; ++shard) {
+    const double rows = std::min(end, static_cast<double>(split.offset(shard + 1))) -
+                        std::max(first, static_cast<double>(split.offset(shard)));
+    Piece& to = shards[static_cast<size_t>(shard)];
+    to.load += piece.load * rows / (end - first);
+    to.bytes += static_cast<int64_t>(static_cast<double>(piece.bytes) * rows / (end - first));
+  }
+}
+
+// The variable in up to `factor` times as many shards.
+Cut Finer(const Cut& cut, const Loads& loads, int64_t factor, int num_ps) {
+  const VariableLayout& variable = *cut.variable;
+  const absl::StatusOr<DivSplit> split =
+      DivSplit::Create(variable.rows(), ShardsWith(variable, factor, num_ps));
   if (!split.ok() || split->num_shards() <= variable.num_shards()) return cut;
-  Cut finer{cut.variable, cut.is_anchor, std::vector<ShardLoad>(split->num_shards())};
-  for (size_t part = 0; part < cut.shards.size(); ++part) {
-    const int64_t first = variable.offsets[part], end = variable.offsets[part + 1];
-    for (int64_t piece = split->FindChecked(first).shard;
-         piece < split->num_shards() && split->offset(piece) < end; ++piece) {
-      const int64_t rows =
-          std::min(end, split->offset(piece + 1)) - std::max(first, split->offset(piece));
-      const double share = static_cast<double>(rows) / static_cast<double>(end - first);
-      ShardLoad& to = finer.shards[static_cast<size_t>(piece)];
-      to.bytes_per_second += share * cut.shards[part].bytes_per_second;
-      to.bytes += static_cast<int64_t>(share * static_cast<double>(cut.shards[part].bytes));
+  Cut finer{cut.variable, cut.is_anchor,
+            std::vector<Piece>(static_cast<size_t>(split->num_shards()))};
+  for (int part = 0; part < variable.num_shards(); ++part) {
+    const ShardLoad load = LoadOf(loads, variable, part);
+    const auto first = static_cast<double>(variable.offsets[static_cast<size_t>(part)]);
+    const auto end = static_cast<double>(variable.offsets[static_cast<size_t>(part) + 1]);
+    Spread(first, end, {0, load.bytes}, *split, finer.shards);
+    const auto parts = static_cast<double>(load.bytes_per_second.size());
+    for (size_t i = 0; i < load.bytes_per_second.size(); ++i) {
+      const auto at = static_cast<double>(i);
+      Spread(first + (end - first) * at / parts, first + (end - first) * (at + 1) / parts,
+             {load.bytes_per_second[i], 0}, *split, finer.shards);
     }
   }
   return finer;
 }
 
-Servers ServersNow(const Layout& layout, const std::map<ShardKey, ShardLoad>& loads, int num_ps) {
+Servers ServersNow(const Layout& layout, const Loads& loads, int num_ps) {
   Servers servers(num_ps);
   for (const auto& [id, variable] : layout.variables()) {
     for (int part = 0; part < variable.num_shards(); ++part)
-      servers.Add(variable.ps[static_cast<size_t>(part)], LoadOf(loads, variable, part));
+      servers.Add(variable.ps[static_cast<size_t>(part)], PieceOf(LoadOf(loads, variable, part)));
   }
   return servers;
 }
@@ -138,32 +168,32 @@ struct Placed {
 };
 
 // Nullopt: a shard finds no server with room.
-std::optional<Placed> Place(const std::vector<Cut>& cuts, int num_ps, double total_load,
-                            int64_t total_bytes, const std::vector<int64_t>& room) {
+std::optional<Placed> Place(const std::vector<Cut>& cuts, int num_ps, const Piece& total,
+                            const std::vector<int64_t>& room) {
   std::vector<std::pair<size_t, size_t>> order;  // (cut, shard)
   for (size_t i = 0; i < cuts.size(); ++i) {
     for (size_t shard = 0; shard < cuts[i].shards.size(); ++shard) order.push_back({i, shard});
   }
-  const auto shard_at = [&cuts](const std::pair<size_t, size_t>& at) -> const ShardLoad& {
+  const auto shard_at = [&cuts](const std::pair<size_t, size_t>& at) -> const Piece& {
     return cuts[at.first].shards[at.second];
   };
   std::stable_sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
-    const ShardLoad &x = shard_at(a), &y = shard_at(b);
-    return std::pair(x.bytes_per_second, x.bytes) > std::pair(y.bytes_per_second, y.bytes);
+    const Piece &x = shard_at(a), &y = shard_at(b);
+    return std::pair(x.load, x.bytes) > std::pair(y.load, y.bytes);
   });
   Placed placed;
   for (const Cut& cut : cuts) placed.ps.emplace_back(cut.shards.size());
   Servers servers(num_ps);
-  const auto cost = [&](const ShardLoad& ps) {
-    return ps.bytes_per_second / std::max(total_load, 1e-9) +
+  const auto cost = [&](const Piece& ps) {
+    return ps.load / std::max(total.load, 1e-9) +
            kWeightOfBytes * static_cast<double>(ps.bytes) /
-               static_cast<double>(std::max<int64_t>(total_bytes, 1));
+               static_cast<double>(std::max<int64_t>(total.bytes, 1));
   };
   for (const auto& at : order) {
-    const ShardLoad& shard = shard_at(at);
+    const Piece& shard = shard_at(at);
     int best = -1;
     for (int ps = 0; ps < num_ps; ++ps) {
-      const ShardLoad& has = servers.all[static_cast<size_t>(ps)];
+      const Piece& has = servers.all[static_cast<size_t>(ps)];
       if (!room.empty() && has.bytes + shard.bytes > room[static_cast<size_t>(ps)]) continue;
       if (best < 0 || cost(has) < cost(servers.all[static_cast<size_t>(best)])) best = ps;
     }
@@ -171,14 +201,14 @@ std::optional<Placed> Place(const std::vector<Cut>& cuts, int num_ps, double tot
     servers.Add(best, shard);
     placed.ps[at.first][at.second] = best;
   }
-  placed.imbalance = servers.Imbalance();
+  placed.imbalance = servers.balance().imbalance;
   return placed;
 }
 
 }  // namespace
 
-double ImbalanceOf(const Layout& layout, const std::map<ShardKey, ShardLoad>& loads, int num_ps) {
-  return ServersNow(layout, loads, num_ps).Imbalance();
+Balance BalanceOf(const Layout& layout, const std::map<ShardKey, ShardLoad>& loads, int num_ps) {
+  return ServersNow(layout, loads, num_ps).balance();
 }
 
 std::optional<Arrangement> Arrange(const Layout& layout,
@@ -187,7 +217,8 @@ std::optional<Arrangement> Arrange(const Layout& layout,
                                    const ArrangeOptions& options) {
   const std::vector<Cut> now = CutsNow(layout, colocated, loads);
   const Servers servers = ServersNow(layout, loads, num_ps);
-  const double before = servers.Imbalance(), total = servers.total_load();
+  const double before = servers.balance().imbalance;
+  const Piece total = servers.total();
   if (before <= options.good_enough) return std::nullopt;
 
   std::optional<Placed> best;
@@ -195,10 +226,10 @@ std::optional<Arrangement> Arrange(const Layout& layout,
   for (int64_t factor = 1; factor <= kMostPieces; factor *= 2) {
     std::vector<Cut> cuts = now;
     for (Cut& cut : cuts) {
-      if (factor > 1 && !cut.is_anchor && cut.heaviest() > total / num_ps / 2)
-        cut = Finer(cut, factor);
+      if (factor > 1 && !cut.is_anchor && cut.heaviest() > total.load / num_ps / 2)
+        cut = Finer(cut, loads, factor, num_ps);
     }
-    std::optional<Placed> placed = Place(cuts, num_ps, total, servers.total_bytes(), options.room);
+    std::optional<Placed> placed = Place(cuts, num_ps, total, options.room);
     // More shards cost something, so they must be worth it.
     if (!placed || (best && placed->imbalance > 0.97 * best->imbalance)) continue;
     best = std::move(placed);

@@ -16,8 +16,8 @@ namespace divvy {
 
 // What a shard of a variable, with its slots, asks of its server.
 struct ShardLoad {
-  // Bytes of rows that are read and written, per second.
-  double bytes_per_second = 0;
+  // Bytes that are read and written per second, in equal parts of the rows. Empty: none.
+  std::vector<double> bytes_per_second;
   // Its memory.
   int64_t bytes = 0;
 };
@@ -40,19 +40,26 @@ struct ArrangeOptions {
   double good_enough = 1.1;
   // By which share the busiest server must get less to do.
   double least_gain = 0.1;
+  // Whether CoordinatorCore::Rebalance needs to know the load of each server. The simulation does
+  // not.
+  bool needs_known_load = true;
   // [num_ps] the bytes that each server may hold. Empty: no server has a limit.
   std::vector<int64_t> room = {};
 };
 
-// The load of the busiest of `num_ps` servers, as a multiple of the mean; 1 without load. Pure.
-// REQUIRES: as Arrange.
-double ImbalanceOf(const Layout& layout, const std::map<ShardKey, ShardLoad>& loads, int num_ps);
+struct Balance {
+  // The load of the busiest server, and as a multiple of the mean; 1 without load.
+  double busiest_bytes_per_second = 0, imbalance = 1;
+};
+// Of `num_ps` servers. Pure. REQUIRES: as Arrange.
+Balance BalanceOf(const Layout& layout, const std::map<ShardKey, ShardLoad>& loads, int num_ps);
 
 // Gives the shards to `num_ps` servers so that all have about the same to do. The busiest shards
-// are placed first, each on the server that has the least to do and has room. The shards of a
-// variable of which one alone is more than half of a server's load are cut, by the div rule, into
-// up to 16. (A row that is hot alone stays hot.) Variables in `colocated` stay beside their shard,
-// which is not cut.
+// are placed first, each on the server that has the least to do and has room. A variable of which
+// one shard alone is more than half of a server's load is cut, by the div rule, into up to 16 times
+// as many shards, at most 64 for each server. (A row that is hot alone stays hot.) A table with
+// `max_rows` keeps at least 4,096 rows for each part, so that no part is full long before the table
+// is. Variables in `colocated` stay beside their shard, which is not cut.
 //
 // Nullopt: the servers are balanced, or no arrangement is better. `loads` has the shards of slot 0;
 // a shard that is not there has no load. Pure, and the same for the same arguments. REQUIRES:

@@ -264,12 +264,14 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
 
   // Moves shards from servers that have more to do than others, as Resize changes their number: a
   // checkpoint is made, and all servers load it, cut and placed anew (arrangement.h). `done` is
-  // called when steps run again, or at once if no arrangement is better. The load is that of the
-  // last ten seconds or more. A coordinator that later begins with a checkpoint places by the job's
-  // rule again; one that adopts what the servers hold does not.
+  // called when steps run again, or at once if no arrangement is better. The load is that of five
+  // to ten seconds, which ended up to ten seconds ago. A coordinator that later begins with a
+  // checkpoint places by the job's rule again, and so does a resize; one that adopts what the
+  // servers hold does not.
   //
-  // FailedPrecondition: as for Resize. Other errors are those of writing the checkpoint. After each
-  // of these errors the shards lie where they did and the job goes on.
+  // FailedPrecondition: as for Resize. Unavailable (Reason::kNotReady): the load is not known yet.
+  // Other errors are those of writing the checkpoint. After each of these errors the shards lie
+  // where they did and the job goes on.
   struct Rebalanced {
     // Whether shards were moved.
     bool changed = false;

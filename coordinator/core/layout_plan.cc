@@ -344,6 +344,11 @@ absl::StatusOr<LayoutPlan::NewLayout> LayoutPlan::LayOut(const JobState& state,
         AddTo(relaid, state, WithSavedCut(saved, *state.layout), with, taken ? new_id() : id));
     relaid.unclaimed.insert(saved.spec.name);
   }
+  // Fewer servers or an arrangement may have made more shards.
+  for (const auto& [id, variable] : relaid.layout->variables()) {
+    RETURN_IF_ERROR(CheckSize(*relaid.layout, variable.spec.name, options_.max_layout_bytes));
+    break;
+  }
   return relaid;
 }
 

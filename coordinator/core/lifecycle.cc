@@ -361,7 +361,7 @@ bool CoordinatorCore::ComesBeforeItsResize(const RegisterRequest& request) {
   const bool may_join = request.role == Role::kPs && request.index >= count &&
                         request.index < count + kMaxEarly && request.protocol.Meets(kOwnProtocol);
   if (!may_join || !phase_.Is(Phase::kRunning) || options_.checkpoints == nullptr ||
-      resizing_.is_under_way())
+      (resizing_.is_under_way() && resizing_.arrangement().empty()))
     return false;
   if (!servers_.MayComeEarly(request.index, kEarly)) return false;
   said_of_peers_.Warning(std::string(ComesBeforeResize(request, count).message()));
@@ -536,7 +536,7 @@ void CoordinatorCore::EndJob(int exit_code, StatusCallback done) {
     });
   }
   resizing_.Cancel(
-      absl::FailedPreconditionError("the number of parameter servers stays: the job ends"));
+      absl::FailedPreconditionError("parameter servers and shards stay as they are: the job ends"));
   phase_.Enter(JobPhase::Ending{exit_code, std::move(done)});
   checkpoint_maker_.WantFinal(options_.checkpoints != nullptr && options_.final_checkpoint &&
                               exit_code == 0);

@@ -1,18 +1,10 @@
 #include "coordinator/core/load_reports.h"
 
+#include <algorithm>
 #include <limits>
-
-#include "tensor/tensor.h"
 
 namespace divvy {
 namespace {
-
-// What a row costs beside its bytes: its number, and the search for it.
-constexpr int64_t kBytesBesideARow = 64;
-
-int64_t RowBytes(const VariableLayout& variable) {
-  return variable.spec.shape.row_elements() * DTypeSize(variable.spec.dtype);
-}
 
 // The part's share of the bytes of the variable and its slots. Of a table, what the server told.
 int64_t BytesOf(const VariableLayout& variable, int part) {
@@ -23,24 +15,35 @@ int64_t BytesOf(const VariableLayout& variable, int part) {
   return static_cast<int64_t>(bytes * rows / static_cast<double>(variable.rows()));
 }
 
+// Null: the shard does not lie on `ps` by the layout.
+const VariableLayout* VariableOn(const Layout& layout, int ps, ShardKey shard) {
+  const VariableLayout* const variable = layout.Find(shard.variable);
+  const bool is_there = variable != nullptr && shard.slot == 0 &&
+                        shard.part < variable->num_shards() && variable->ps[shard.part] == ps;
+  return is_there ? variable : nullptr;
+}
+
+// What a server tells is not trusted to be possible: a sum of such numbers does not overflow.
+constexpr int64_t kMostBytes = int64_t{1} << 50;
+
 }  // namespace
 
 LoadReport LoadNow(const Layout& layout, const ServerSet& servers) {
   LoadReport report;
+  report.is_known = true;
   for (const auto& [id, variable] : layout.variables()) {
     for (int part = 0; part < variable.num_shards(); ++part)
       report.shards[{id, 0, static_cast<uint16_t>(part)}].bytes = BytesOf(variable, part);
   }
   for (const auto& ps : servers) {
-    for (const auto& [key, rows] : ps.loads.rows_per_second()) {
-      const auto shard = report.shards.find(key);
-      if (shard == report.shards.end()) continue;
-      shard->second.bytes_per_second =
-          rows * static_cast<double>(RowBytes(*layout.Find(key.variable)) + kBytesBesideARow);
+    report.is_known = report.is_known && ps.loads.are_known();
+    for (const auto& [key, rates] : ps.loads.bytes_per_second()) {
+      if (VariableOn(layout, ps.index, key) != nullptr) report.shards[key].bytes_per_second = rates;
     }
     for (const SyncReply::Table& told : ps.tables) {
-      const auto shard = report.shards.find(told.shard);
-      if (shard != report.shards.end()) shard->second.bytes = told.stats.bytes;
+      const VariableLayout* const table = VariableOn(layout, ps.index, told.shard);
+      if (table != nullptr && table->spec.table)
+        report.shards[told.shard].bytes = std::min(told.stats.bytes, kMostBytes);
     }
     report.room.push_back(ps.memory_limit_bytes == 0 ? std::numeric_limits<int64_t>::max()
                                                      : ps.memory_limit_bytes / 10 * 9);

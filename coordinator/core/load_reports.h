@@ -14,6 +14,8 @@
 namespace divvy {
 
 struct LoadReport {
+  // Whether every server has told its load for some seconds in this epoch.
+  bool is_known = false;
   // All shards of slot 0, with the memory of their slots.
   std::map<ShardKey, ShardLoad> shards;
   // [servers] the bytes that each may hold with some in reserve, or the largest number if that is

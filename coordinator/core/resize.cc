@@ -58,9 +58,11 @@ absl::Status CoordinatorCore::MayChangeServers(absl::string_view what_stays,
   if (IsDraining() || phase_.Is(Phase::kEnding) || phase_.Is(Phase::kOver))
     return not_now("the job is about to end");
   if (!resizing_.is_under_way()) return absl::OkStatus();
-  return not_now(resizing_.arrangement().empty()
-                     ? absl::StrCat("a resize to ", resizing_.goal(), " is under way already")
-                     : "a rebalance is under way already");
+  const std::string under_way = resizing_.arrangement().empty()
+                                    ? absl::StrCat("a resize to ", resizing_.goal())
+                                    : "a rebalance";
+  return not_now(
+      absl::StrCat(under_way, " is under way already: wait until it is over, and ask again"));
 }
 
 void CoordinatorCore::Rebalance(ResultCallback<Rebalanced> done) {
@@ -72,19 +74,23 @@ void CoordinatorCore::Rebalance(ResultCallback<Rebalanced> done) {
   BeginRebalance(std::move(done));
 }
 
+// Less is not worth the pause, however uneven it is.
+constexpr double kLeastBytesPerSecond = 10e6;
+
 void CoordinatorCore::RebalanceByItself(absl::Duration now) {
   if (options_.rebalancing != Rebalancing::kAuto || !phase_.Is(Phase::kRunning) ||
       !resizing_.schedule().WantsLook(now) || !MayChangeServers("", "").ok())
     return;
-  const double imbalance = ImbalanceOf(
-      *layout_plan_.layout(), LoadNow(*layout_plan_.layout(), servers_).shards, servers_.size());
-  if (!resizing_.schedule().Note(imbalance, now)) return;
+  const LoadReport load = LoadNow(*layout_plan_.layout(), servers_);
+  const Balance balance = BalanceOf(*layout_plan_.layout(), load.shards, servers_.size());
+  const bool counts = load.is_known && balance.busiest_bytes_per_second >= kLeastBytesPerSecond;
+  if (!resizing_.schedule().Note(counts ? balance.imbalance : 1, now)) return;
   BeginRebalance([](const absl::StatusOr<Rebalanced>& done) {
     if (!done.ok())
       DIVVY_LOG(WARNING) << "--rebalance=auto: " << done.status().message();
     else if (done->changed)
-      DIVVY_LOG(INFO) << "--rebalance=auto: the load of the busiest parameter server goes from "
-                      << done->before << " to " << done->after << " times the mean";
+      DIVVY_LOG(INFO) << "--rebalance=auto: the load of the busiest parameter server was "
+                      << done->before << " times the mean, and is expected to be " << done->after;
   });
 }
 
@@ -92,9 +98,16 @@ void CoordinatorCore::BeginRebalance(ResultCallback<Rebalanced> done) {
   LoadReport load = LoadNow(*layout_plan_.layout(), servers_);
   ArrangeOptions options = options_.rebalance;
   options.room = std::move(load.room);
+  if (options.needs_known_load && (!load.is_known || !phase_.Is(Phase::kRunning)))
+    return outbox_.Add([done = std::move(done)] {
+      done(MakeError(Reason::kNotReady,
+                     "the shards stay where they are: the load of the parameter servers is not "
+                     "known yet; try again 10 seconds after steps have begun to run"));
+    });
   std::optional<Arrangement> better = layout_plan_.Arrange(load.shards, options);
   if (!better) {
-    const double imbalance = ImbalanceOf(*layout_plan_.layout(), load.shards, servers_.size());
+    const double imbalance =
+        BalanceOf(*layout_plan_.layout(), load.shards, servers_.size()).imbalance;
     return outbox_.Add([done = std::move(done), imbalance] {
       done(Rebalanced{false, imbalance, imbalance, 0, 0});
     });

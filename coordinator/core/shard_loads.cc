@@ -1,26 +1,41 @@
 #include "coordinator/core/shard_loads.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <utility>
 
 namespace divvy {
+namespace {
+
+// A count that is lower belongs to a shard that was loaded anew.
+std::vector<double> RatesOf(const std::vector<uint64_t>& before, const std::vector<uint64_t>& now,
+                            double seconds) {
+  std::vector<double> rates(now.size());
+  for (size_t i = 0; i < std::min(before.size(), now.size()); ++i)
+    rates[i] = now[i] > before[i] ? static_cast<double>(now[i] - before[i]) / seconds : 0;
+  return rates;
+}
+
+}  // namespace
 
 void ShardLoads::Note(absl::Span<const SyncReply::Load> told, absl::Duration now) {
   Counts counts;
-  for (const SyncReply::Load& load : told) counts[load.shard] = load.rows;
-  const double seconds = absl::ToDoubleSeconds(now - begin_);  // -infinity at first
-  const bool is_over = seconds >= absl::ToDoubleSeconds(kWindow);
-  if (is_over || (!had_window_ && seconds > 0)) {
+  for (const SyncReply::Load& load : told) counts[load.shard] = load.bytes;
+  const bool is_first = begin_ == absl::InfiniteDuration();
+  const absl::Duration window = is_first ? absl::ZeroDuration() : now - begin_;
+  const bool is_over = window >= kWindow;
+  // The first window counts before it is over, because nothing else is known.
+  if (is_over || (window_ < kWindow && window > absl::ZeroDuration())) {
+    window_ = window;
     rates_.clear();
-    for (const auto& [shard, rows] : counts) {
+    for (const auto& [shard, bytes] : counts) {
+      // Only the busiest shards are told, so the former count of another one is not known.
       const auto before = at_begin_.find(shard);
-      // Only the busiest shards are told, so the former count of another one is not known. A count
-      // that is lower belongs to a shard that was loaded anew.
-      if (before != at_begin_.end() && rows > before->second)
-        rates_[shard] = static_cast<double>(rows - before->second) / seconds;
+      if (before != at_begin_.end())
+        rates_[shard] = RatesOf(before->second, bytes, absl::ToDoubleSeconds(window));
     }
   }
-  if (seconds >= 0 && !is_over) return;
-  had_window_ = had_window_ || is_over;
+  if (!is_first && !is_over) return;
   at_begin_ = std::move(counts);
   begin_ = now;
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "absl/types/span.h"
@@ -13,24 +14,30 @@
 namespace divvy {
 
 // The rates of one server's shards, from the counts that it tells in answer to Syncs. A rate is
-// that of the last ten seconds, so that work that has moved on does not count. Not thread-safe.
+// that of the last window of ten seconds, so that work that has moved on soon does not count. Not
+// thread-safe.
 class ShardLoads {
  public:
+  // Bytes per second, for each of SyncReply::Load::kParts equal parts of the rows.
+  using Rates = std::map<ShardKey, std::vector<double>>;
+
   // `told`: SyncReply::loads, told at `now`.
   void Note(absl::Span<const SyncReply::Load> told, absl::Duration now);
-  // Rows that were read or written, per second. A shard that is not there is not used, or nothing
-  // is known of it yet.
-  const std::map<ShardKey, double>& rows_per_second() const { return rates_; }
+  // Whether the rates are those of five seconds or more.
+  bool are_known() const { return window_ >= kLeastWindow; }
+  // A shard that is not there is not used, or nothing is known of it yet.
+  const Rates& bytes_per_second() const { return rates_; }
 
  private:
-  using Counts = std::map<ShardKey, uint64_t>;
+  using Counts = std::map<ShardKey, std::vector<uint64_t>>;
 
-  static constexpr absl::Duration kWindow = absl::Seconds(10);
+  static constexpr absl::Duration kWindow = absl::Seconds(10), kLeastWindow = absl::Seconds(5);
   // The counts at the begin of the window that is under way.
   Counts at_begin_;
   absl::Duration begin_ = absl::InfiniteDuration();
-  bool had_window_ = false;
-  std::map<ShardKey, double> rates_;
+  // That of the rates.
+  absl::Duration window_ = absl::ZeroDuration();
+  Rates rates_;
 };
 
 }  // namespace divvy

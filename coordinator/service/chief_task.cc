@@ -43,6 +43,10 @@ std::optional<JobId> JobNamed(const std::string& name) {
 }
 
 absl::Status ChiefTaskOptions::Validate() const {
+  if (setup.core.rebalancing == Rebalancing::kAuto && checkpoint_dir.empty())
+    return absl::InvalidArgumentError(
+        "--rebalance=auto moves shards through a checkpoint: give --checkpoint_dir too, or leave "
+        "it away");
   std::vector<std::string> problems;
   if (!setup.strategy.problem.ok())
     problems.push_back(std::string(setup.strategy.problem.message()));

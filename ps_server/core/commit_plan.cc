@@ -292,7 +292,12 @@ absl::Status CommitPlan::AddPart(size_t index, CommitPart part, const ShardTable
   }
   if (IsScatter(op.part.op)) op.order = shard->blocks().OrderByBlock(RowsOf(op.part));
   const int64_t rows = op.part.rows ? op.part.rows->shape().num_elements() : shard->blocks().rows();
-  shard->CountRows(rows);
+  if (op.part.rows) {
+    const absl::Span<const int64_t> named = RowsOf(op.part);
+    shard->CountUse(named.size(), [named](size_t i) { return named[i]; });
+  } else {
+    shard->CountUse();
+  }
   most_kept_bytes_ += FrozenShards::MostKept(*shard, rows);
   for (const Shard* slot : op.slots) most_kept_bytes_ += FrozenShards::MostKept(*slot, rows);
   part_shards_[index] = shard;
@@ -339,7 +344,8 @@ absl::Status CommitPlan::AddTablePart(size_t index, CommitPart part,
         CheckKeys(RowsOf(part), table.first_bucket(), table.end_bucket());
     if (!keys.ok()) return Bad(part, *shard, keys.status().message());
     op.keys = *std::move(keys);
-    shard->CountRows(static_cast<int64_t>(op.keys.size()));
+    shard->CountUse(op.keys.size(),
+                    [&](size_t i) { return BucketOf(op.keys[i].mixed) - table.first_bucket(); });
   }
   op.part = std::move(part);
   most_kept_bytes_ += MostKept(op, *shard);

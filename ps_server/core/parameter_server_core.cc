@@ -3,6 +3,8 @@
 #include "ps_server/core/parameter_server_core.h"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -18,18 +20,27 @@ namespace {
 // More would make each Sync of a large job long, and a load that so many shards share is even.
 constexpr size_t kMostLoads = 256;
 
-// The shards that are used most.
+// The shards that were used most since the last call, with their use so far.
 std::vector<SyncReply::Load> LoadsOf(const ShardTable& shards) {
-  std::vector<SyncReply::Load> loads;
-  for (const auto& [key, shard] : shards) {
-    if (key.slot == 0 && shard->used_rows() > 0) loads.push_back({key, shard->used_rows()});
-  }
-  if (loads.size() <= kMostLoads) return loads;
-  const auto is_busier = [](const SyncReply::Load& a, const SyncReply::Load& b) {
-    return a.rows > b.rows;
+  struct Used {
+    uint64_t since = 0;
+    SyncReply::Load load;
   };
-  std::nth_element(loads.begin(), loads.begin() + kMostLoads, loads.end(), is_busier);
-  loads.resize(kMostLoads);
+  std::vector<Used> used;
+  for (const auto& [key, shard] : shards) {
+    if (key.slot != 0) continue;
+    Used one{0, {key, shard->used_bytes()}};
+    const uint64_t all = std::accumulate(one.load.bytes.begin(), one.load.bytes.end(), uint64_t{0});
+    one.since = all - std::exchange(shard->told_use, all);
+    if (all > 0) used.push_back(std::move(one));
+  }
+  if (used.size() > kMostLoads) {
+    const auto is_busier = [](const Used& a, const Used& b) { return a.since > b.since; };
+    std::nth_element(used.begin(), used.begin() + kMostLoads, used.end(), is_busier);
+    used.resize(kMostLoads);
+  }
+  std::vector<SyncReply::Load> loads;
+  for (Used& one : used) loads.push_back(std::move(one.load));
   return loads;
 }
 

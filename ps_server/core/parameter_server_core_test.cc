@@ -321,18 +321,18 @@ TEST(PsStateTest, LoadInAReadyEpochDoesNothing) {
   EXPECT_EQ(ps.core->StateHash(), before);
 }
 
-TEST(PsStateTest, TellsHowManyRowsOfEachShardWereReadAndWritten) {
+TEST(PsStateTest, TellsHowMuchEachPartOfAShardIsUsed) {
   ParameterServerOptions options = Server::InTasks();
   options.memory_limit_bytes = 1'000'000;
   Server ps(1, options);
-  ps.BeginWithRows(5);
-  ASSERT_TRUE(ps.Done(ps.SendCreate({Spec(Key(2), Shape{3, 2}), Spec(Key(3), Shape{3, 2})}, 2))
+  ps.BeginWithRows(32);  // rows of 16 bytes
+  ASSERT_TRUE(ps.Done(ps.SendCreate({Spec(Key(2), Shape{32, 2}), Spec(Key(3), Shape{3, 2})}, 2))
                   ->one()
                   .ok());
-  EXPECT_TRUE(ps.Done(ps.SendCommit(1, {ps.AddOne(5)}))->one().ok());
+  EXPECT_TRUE(ps.Done(ps.SendCommit(1, {ps.AddOne(32)}))->one().ok());
   PullPart rows, whole;
   rows.shard = whole.shard = Key(2);
-  rows.rows = Tensor::Vector<int64_t>({2, 0, 2, 1});
+  rows.rows = Tensor::Vector<int64_t>({31, 0, 31, 2});
   EXPECT_TRUE(ps.Done(ps.SendPull({rows, whole}))->one().ok());
   const auto sync = ps.Done(ps.SendSync(1, {}));
   ASSERT_TRUE(sync->one().ok());
@@ -340,9 +340,12 @@ TEST(PsStateTest, TellsHowManyRowsOfEachShardWereReadAndWritten) {
   const std::vector<SyncReply::Load>& loads = sync->one()->loads;
   ASSERT_EQ(loads.size(), 2u);  // nobody used the third
   EXPECT_EQ(loads[0].shard, Key(1));
-  EXPECT_EQ(loads[0].rows, 5u);
+  EXPECT_EQ(loads[0].bytes, std::vector<uint64_t>(16, 32));
   EXPECT_EQ(loads[1].shard, Key(2));
-  EXPECT_EQ(loads[1].rows, 7u);
+  // A row that is named costs its 16 bytes and 64.
+  std::vector<uint64_t> used(16, 32);
+  used[0] += 80, used[1] += 80, used[15] += 160;
+  EXPECT_EQ(loads[1].bytes, used);
 }
 
 TEST(PsStateTest, TellsOfManyShardsTheBusiest) {
@@ -359,7 +362,15 @@ TEST(PsStateTest, TellsOfManyShardsTheBusiest) {
   const auto sync = ps.Done(ps.SendSync(1, {}));
   ASSERT_TRUE(sync->one().ok());
   EXPECT_EQ(sync->one()->loads.size(), 256u);
-  for (const SyncReply::Load& load : sync->one()->loads) EXPECT_GT(load.rows, 44u);
+  for (const SyncReply::Load& load : sync->one()->loads)
+    EXPECT_GT(load.shard.variable.value(), 44u);
+  // Then the least busy one is used alone.
+  ASSERT_TRUE(ps.Done(ps.SendCommit(2, {ps.AddOne(1, 1)}))->one().ok());
+  const auto next = ps.Done(ps.SendSync(2, {}));
+  ASSERT_TRUE(next->one().ok());
+  EXPECT_EQ(std::count_if(next->one()->loads.begin(), next->one()->loads.end(),
+                          [](const SyncReply::Load& load) { return load.shard == Key(1); }),
+            1);
 }
 
 TEST(PsStateTest, AttachOfAHigherEpochFreezesAndTellsThePicture) {

@@ -170,10 +170,16 @@ absl::Status ReadPlan::AddPart(PullPart asked, std::shared_ptr<Shard> shard, Pul
     RETURN_IF_ERROR(CheckRange(RowsOf(asked), *part.shard));
   }
   const ShardSpec& spec = part.shard->spec();
-  if (asked.rows)
-    part.shard->CountRows(asked.rows->shape().num_elements());
-  else if (part.shard->table() == nullptr)  // the numbers of a table are no rows
-    part.shard->CountRows(part.shard->blocks().rows());
+  if (part.shard->table() != nullptr) {  // the numbers of a table are no rows
+    const int64_t first = part.shard->table()->first_bucket();
+    part.shard->CountUse(part.keys.size(),
+                         [&](size_t i) { return BucketOf(part.keys[i].mixed) - first; });
+  } else if (asked.rows) {
+    const absl::Span<const int64_t> rows = RowsOf(asked);
+    part.shard->CountUse(rows.size(), [rows](size_t i) { return rows[i]; });
+  } else {
+    part.shard->CountUse();
+  }
   const DType dtype = ReplyDType(asked, *part.shard);
   Shape shape = ReplyShape(asked, *part.shard);
   const bool lends = asked.may_lend && target == nullptr && !asked.rows && !asked.as_bfloat16 &&

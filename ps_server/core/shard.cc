@@ -239,6 +239,26 @@ bool Shard::MadeFrom(const ShardSpec& spec, uint64_t job_seed) const {
           (job_seed == job_seed_ && SameInitializer(spec.initializer, spec_.initializer)));
 }
 
+int64_t Shard::used_row_bytes() const {
+  return table_ == nullptr ? row_bytes_ : table_->format().value_bytes;
+}
+
+void Shard::CountUse() {
+  constexpr int64_t kParts = SyncReply::Load::kParts;
+  // Part i has the rows of which number * kParts / num_rows() is i.
+  const auto first = [this](int64_t part) { return (part * num_rows() + kParts - 1) / kParts; };
+  for (int64_t part = 0; part < kParts; ++part)
+    AddUse(static_cast<size_t>(part),
+           static_cast<uint64_t>((first(part + 1) - first(part)) * used_row_bytes()));
+}
+
+std::vector<uint64_t> Shard::used_bytes() const {
+  std::vector<uint64_t> bytes;
+  for (const std::atomic<uint64_t>& part : used_bytes_)
+    bytes.push_back(part.load(std::memory_order_relaxed));
+  return bytes;
+}
+
 absl::StatusOr<Tensor> Shard::Copy() const {
   ASSIGN_OR_RETURN(Tensor copy, Tensor::Uninitialized(values_.dtype(), values_.shape()));
   if (table_ != nullptr) return copy;

@@ -3,6 +3,7 @@
 #define DIVVY_PS_SERVER_CORE_SHARD_H_
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -149,11 +150,26 @@ class Shard {
 
   uint64_t version = 0;  // commits applied
 
-  // How much the shard is used: rows that were read or written, of a dense access all. Thread-safe.
-  void CountRows(int64_t rows) {
-    used_rows_.fetch_add(static_cast<uint64_t>(rows), std::memory_order_relaxed);
+  // How much the shard is used (SyncReply::Load). All rows are read or written. Thread-safe.
+  void CountUse();
+  // `row_at(i)` is read or written, for i in [0, n): the number of a row, or of a key's bucket in
+  // this shard. Thread-safe. REQUIRES: the rows are in the shard.
+  template <typename RowAt>
+  void CountUse(size_t n, const RowAt& row_at) {
+    // What a row costs beside its bytes: its number, and the search for it.
+    constexpr int64_t kBesideARow = 64;
+    constexpr int64_t kParts = SyncReply::Load::kParts;
+    const double parts_of_row = static_cast<double>(kParts) / static_cast<double>(num_rows());
+    std::array<uint64_t, kParts> named{};
+    for (size_t i = 0; i < n; ++i)
+      ++named[std::min<size_t>(kParts - 1,
+                               static_cast<size_t>(static_cast<double>(row_at(i)) * parts_of_row))];
+    for (size_t part = 0; part < named.size(); ++part)
+      AddUse(part, named[part] * static_cast<uint64_t>(used_row_bytes() + kBesideARow));
   }
-  uint64_t used_rows() const { return used_rows_.load(std::memory_order_relaxed); }
+  std::vector<uint64_t> used_bytes() const;
+  // The sum of used_bytes() that was last told. The core's lock guards it.
+  uint64_t told_use = 0;
 
  private:
   // Where the bytes of a block can be.
@@ -173,6 +189,12 @@ class Shard {
   };
   Shard(ShardSpec spec, uint64_t job_seed, std::shared_ptr<const Blocks> blocks, Tensor values,
         std::shared_ptr<TableMemory> memory);
+  // Of a table: buckets.
+  int64_t num_rows() const { return spec_.shape.rows(); }
+  int64_t used_row_bytes() const;
+  void AddUse(size_t part, uint64_t bytes) {
+    if (bytes > 0) used_bytes_[part].fetch_add(bytes, std::memory_order_relaxed);
+  }
   static bool IsLent(const Place& place) {
     return RuleHolds(Rule::kLentBlocksDoNotChange) &&
            place.borrowers.load(std::memory_order_acquire) > 0;
@@ -193,7 +215,8 @@ class Shard {
   // of each block, guarded by its lock
   std::vector<Places> places_;
   std::atomic<bool> lends_{true};
-  std::atomic<uint64_t> used_rows_{0};
+  // By part of the rows.
+  std::array<std::atomic<uint64_t>, SyncReply::Load::kParts> used_bytes_{};
   const std::unique_ptr<TableShard> table_;
 };
 

@@ -155,6 +155,8 @@ ShardSet::Table ShardSet::Clear() {
   makers_.clear();
   deleted_.clear();
   bytes_ = 0;
+  // The dropped tables are freed later, and must not take the room of what is loaded next.
+  table_memory_ = std::make_shared<TableMemory>(memory_limit_bytes_);
   layout_version_ = layout_hash_ = 0;
   return Swap(std::make_shared<const ShardTable>());
 }

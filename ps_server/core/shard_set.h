@@ -106,7 +106,7 @@ class ShardSet {
   void TellTables() { table_memory_->SetOthers(bytes_ + bytes_being_made_); }
 
   const int64_t memory_limit_bytes_, block_bytes_;
-  const std::shared_ptr<TableMemory> table_memory_;
+  std::shared_ptr<TableMemory> table_memory_;
   Table table_ = std::make_shared<const ShardTable>();
   std::vector<std::shared_ptr<Shard>> parts_of_tables_;
   uint64_t table_version_ = 1;

@@ -92,7 +92,7 @@ void Call(World& world, fuzz::Choices& choices) {
   call->StartCall();
   call->Finish(&reply, &status, call.get());
   fuzz::Await(queue);
-  const bool is_operators = method >= 1 && method <= 3;
+  const bool is_operators = method >= 1 && method <= 4;
   const bool may = has_deadline && is_operators && MeansThisLife(bytes, method == 3);
   fuzz::Require(world.operated.TakeAsked() == (may ? 1 : 0),
                 "a request for another life had an effect, or one for this life had none");

@@ -156,7 +156,7 @@ void Cluster::StartCoordinator(StoredJob stored) {
   options.id_block = config_.id_block;
   options.max_step_attempts = config_.max_step_attempts;
   options.max_recoveries = config_.max_recoveries;
-  options.rebalance.good_enough = options.rebalance.least_gain = -1e9;  // anything is better
+  options.rebalance = {-1e9, -1e9, /*needs_known_load=*/false};  // anything is better
   options.durability = config_.replay ? Durability::kReplay : Durability::kCheckpoint;
   options.redo_log_bytes = config_.redo_log_bytes;
   // Few or many steps wait at a worker, though none of the scripts is as short as live steps are.
@@ -241,7 +241,8 @@ void Cluster::Rebalance() {
   is_resizing_ = true;
   core_->Rebalance(Mine([this](const absl::StatusOr<CoordinatorCore::Rebalanced>& done) {
     Trace(absl::StrCat("moved shards: ", done.status().ToString()));
-    result_.rebalances += done.ok() && done->changed;
+    result_.rebalances += done.ok() && done->moved + done->cut > 0;
+    result_.cuts += done.ok() && done->cut > 0;
     StopJoining();
   }));
 }

@@ -254,7 +254,8 @@ struct SimResult {
   // Rows of the table that evictions removed, and rows that were compared with the model.
   int64_t rows_evicted = 0, rows_judged = 0;
   int64_t checkpoints = 0, restores = 0, power_losses = 0;
-  int64_t resizes = 0, rebalances = 0;
+  // Of rebalances, only those that moved a shard or cut a variable.
+  int64_t resizes = 0, rebalances = 0, cuts = 0;
   int64_t read_two = 0;  // pairs of datasets that were read to the end
   int64_t loops = 0, loops_of_own_data = 0, own_judged = 0, ends_handled = 0, late_workers = 0;
   int64_t finished_reads = 0, stopped_runs = 0, overran = 0, given_up = 0;

@@ -150,14 +150,13 @@ absl::StatusOr<std::string> RebalanceJob(const OperatorOptions& options) {
   if (!reply.changed())
     return absl::StrFormat(
         "nothing was moved: the busiest parameter server has %.2f times the mean load, and no "
-        "other "
-        "arrangement is better by a tenth",
+        "other arrangement for which there is room makes that a tenth less",
         reply.before());
   std::string text = absl::StrCat(reply.moved(), " shards moved");
   if (reply.cut() > 0) absl::StrAppend(&text, ", ", reply.cut(), " variables cut into more shards");
   return absl::StrFormat(
-      "%s: the load of the busiest parameter server goes from %.2f to %.2f times "
-      "the mean",
+      "%s: the load of the busiest parameter server was %.2f times the mean, and is expected to be "
+      "%.2f",
       text, reply.before(), reply.after());
 }
 
