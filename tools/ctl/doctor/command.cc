@@ -1,6 +1,5 @@
 #include "tools/ctl/doctor/command.h"
 
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
