@@ -140,7 +140,8 @@ bool IsStepOnWorker(const v1::TaskStatus::Wait& wait) {
   return absl::StartsWith(wait.text(), "step ") && absl::StrContains(wait.text(), " on worker ");
 }
 
-// The age of the oldest step counts its time in the queue, so a long step that runs counts too.
+// The age of the oldest step counts its time in the queue. So nothing is said while a worker runs a
+// step that may still end.
 Findings Stalled(const Facts& facts) {
   const TaskFacts* const chief = facts.Chief();
   if (!facts.progress || facts.progress->finished_steps > 0 || chief == nullptr) return {};
