@@ -1,5 +1,7 @@
 #include "base/build_info.h"
 
+#include "base/version.h"
+
 #define DIVVY_TEXT_OF(macro) DIVVY_TEXT(macro)
 #define DIVVY_TEXT(text) #text
 
@@ -11,6 +13,11 @@ std::string BuildCommit() {
 #else
   return "";
 #endif
+}
+
+std::string BuildName() {
+  const std::string commit = BuildCommit();
+  return commit.empty() ? kVersion : std::string(kVersion) + " " + commit;
 }
 
 std::string BuildCompiler() {

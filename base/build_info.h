@@ -9,6 +9,8 @@ namespace divvy {
 // The commit of the sources. Empty unless the build names it:
 //   bazel build --per_file_copt=base/build_info.cc$@-DDIVVY_COMMIT=$(git rev-parse HEAD) ...
 std::string BuildCommit();
+// The version and, if it is known, the commit: "0.1.0 1a2b3c4".
+std::string BuildName();
 // "gcc 12.2.0"
 std::string BuildCompiler();
 

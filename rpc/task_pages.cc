@@ -169,9 +169,10 @@ std::string MetricsOf(const v1::TaskStatus& status, bool serving,
                       std::optional<absl::Time> certificate_end) {
   MetricsRegistry registry;
   Adder add(registry);
-  add.Gauge(
-      "divvy_build_info", "1; the labels tell the build.", 1,
-      {{"version", status.build()}, {"commit", BuildCommit()}, {"compiler", BuildCompiler()}});
+  // The build is the version and the commit.
+  const std::string version = status.build().substr(0, status.build().find(' '));
+  add.Gauge("divvy_build_info", "1; the labels tell the build.", 1,
+            {{"version", version}, {"commit", BuildCommit()}, {"compiler", BuildCompiler()}});
   if (certificate_end)
     add.Gauge("divvy_certificate_expiry_timestamp_seconds",
               "When the certificate of the task ends, in seconds from 1970.",

@@ -22,7 +22,7 @@ v1::TaskStatus Ps() {
   v1::TaskStatus status;
   status.set_job(v1::PS);
   status.set_index(3);
-  status.set_build("1.2.3");
+  status.set_build("1.2.3 abc");
   status.set_state("loading");
   status.set_epoch(7);
   v1::TaskStatus::Wait& wait = *status.add_waits();

@@ -62,10 +62,7 @@ const std::vector<Command>& Commands() {
        "directory of checkpoints, certificates. Says what is wrong, why, and the command that "
        "mends "
        "it",
-       Names{"addr", "checkpoint_dir", "memory_limit_bytes", "blas_threads", "checkpoint_every",
-             "fix"} +
-           tls + cluster,
-       DoctorCommand},
+       Names{"addr", "checkpoint_dir", "blas_threads", "fix"} + tls + cluster, DoctorCommand},
       {"table", "list | show NAME | find NAME KEY... | top NAME",
        "shows the dynamic tables of a running job: how many rows each has, the rows of keys, and "
        "the largest rows (TF_CONFIG, or --addr=HOST:PORT,...). Negative keys come after --",

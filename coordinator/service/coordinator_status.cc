@@ -1,6 +1,6 @@
 #include "coordinator/service/coordinator_status.h"
 
-#include "base/version.h"
+#include "base/build_info.h"
 #include "protocol/error.h"
 #include "wire/messages.h"
 
@@ -48,7 +48,7 @@ v1::TaskStatus CoordinatorTaskStatus(const CoordinatorOptions& options,
   v1::TaskStatus status;
   status.set_job(v1::CHIEF);
   status.set_incarnation(options.incarnation.value());
-  status.set_build(kVersion);
+  status.set_build(BuildName());
   status.set_job_id(snapshot.job.value());
   status.set_epoch(snapshot.epoch_id.value());
   status.set_state(PhaseText(snapshot.phase));

@@ -56,7 +56,6 @@ def healthy(minutes=LENGTH):
         chief("divvy_checkpoint_interval_seconds"): constant(600, minutes),
         chief("divvy_checkpoint_last_success_timestamp_seconds"): "_x9 " + " ".join("%d+0x9" % (600 * i) for i in range(1, minutes // 10 + 1)),
         chief("divvy_checkpoint_failures_total"): constant(0, minutes),
-        chief("divvy_store_failures_total"): constant(0, minutes),
         chief("divvy_undurable_steps"): constant(3000, minutes),
     })
     for task in PS:
@@ -98,6 +97,10 @@ def idle():
     still.update({name: constant(0) for name in healthy() if "_failures_total" in name or "_recoveries_" in name})
     return changed(still, {chief("divvy_oldest_step_seconds"): constant(0), chief("divvy_undurable_steps"): constant(0),
                            chief("divvy_checkpoint_last_success_timestamp_seconds"): constant(600)})
+
+
+def idle_workers(*tasks):
+    return {worker(name, task): constant(0) for task in tasks for name in ("divvy_step_seconds_sum", "divvy_step_seconds_count")}
 
 
 def starting():
@@ -148,13 +151,15 @@ CASES = [
     case("a job that starts", starting(), ["%dm" % i for i in range(1, 60)]),
     case("a job that has ended well", ended(), ["59m", "61m", "62m", "65m", "90m", "179m"]),
 
-    case("steps stalled", STALLED, ["70m", "90m"], "DivvyStepsStalled", JOB, "Job digits: no step has finished for 9m 0s. Run `divvyctl status`: it names what each task waits for."),
+    case("steps stalled", STALLED, ["70m", "90m"], "DivvyStepsStalled", JOB, "Job digits: the oldest step is 9m 0s old, and none has finished for 5 minutes. Run `divvyctl status`: it names what the coordinator waits for."),
     case("not stalled: a step waits long in a queue, and others finish", changed({chief("divvy_oldest_step_seconds"): constant(3000)}), ["60m", "120m"]),
     case("not stalled: steps of the past run again", changed({STEPS: "0+600x60 36000x120", chief("divvy_oldest_step_seconds"): "2x60 0+60x119",
                                                               chief("divvy_replayed_steps_total"): "0x60 0+600x119"}), ["70m", "90m"]),
 
     case("a straggler", changed({worker("divvy_step_seconds_sum", "1"): growing(100)}), ["60m"], "DivvyStraggler", of_worker("1"),
          "Job digits: a step of worker 1 takes 500ms, more than twice the median of all workers. Look at the load of its machine, or replace the worker."),
+    case("a straggler, and most workers idle", dict(changed({worker("divvy_step_seconds_sum", "1"): growing(100)}), **idle_workers("3", "4", "5", "6")), ["60m"],
+         "DivvyStraggler", of_worker("1"), None),
     case("no straggler: all are slow", changed(every([worker("divvy_step_seconds_sum", i) for i in WORKERS], growing(100))), ["60m"]),
     case("no straggler: slower by a half", changed({worker("divvy_step_seconds_sum", "1"): growing(60)}), ["60m"]),
     case("no straggler: two workers cannot tell", changed({worker("divvy_step_seconds_sum", "1"): growing(100)}, every(
@@ -162,7 +167,7 @@ CASES = [
 
     case("a hot shard", changed({ps("divvy_pull_rows_total", "1"): growing(400000)}), ["60m"], "DivvyHotShard", of_ps("1"),
          "Job digits: ps 1 serves 7.667k rows/s, more than three times the mean of the others, and bounds the job. "
-         "Cut the variable into more shards (its partitioner), or add parameter servers with `divvyctl resize`."),
+         "Run `divvyctl rebalance`, cut the variable into more shards (its partitioner), or add parameter servers with `divvyctl resize`."),
     case("no hot shard: twice the load of the other", changed({ps("divvy_pull_rows_total", "1"): growing(180000)}), ["60m"]),
     case("no hot shard: a server that has time", changed({ps("divvy_pull_rows_total", "1"): growing(400000), ps("process_cpu_seconds_total", "1"): growing(6)}), ["60m"]),
 
@@ -171,6 +176,10 @@ CASES = [
          "give the tables a max_rows, or raise --memory_limit_bytes."),
     case("memory is not forecast: full in 6 hours", changed({ps("divvy_memory_used_bytes", "1"): "4e9+5e6x170"}), ["60m", "120m"]),
     case("memory is not forecast: full, but it does not grow", changed({ps("divvy_memory_used_bytes", "1"): constant("7.9e9")}), ["60m"]),
+    case("memory is not forecast: a slow load, and then it does not grow", changed(every(
+        [ps("divvy_memory_used_bytes", i) for i in PS], "0+6e8x10 6e9x160")), ["%dm" % i for i in range(1, 60)]),
+    case("memory is not forecast: two leaps, 10 minutes apart", changed({ps("divvy_memory_used_bytes", "1"): "2e9x29 4e9x9 6e9x130"}),
+         ["%dm" % i for i in range(25, 75)]),
     case("memory is not forecast: there is no limit", changed({ps("divvy_memory_used_bytes", "1"): "4e9+3e7x130"}, every(
         [ps("divvy_memory_limit_bytes", i) for i in PS], None)), ["60m"]),
 
@@ -178,12 +187,17 @@ CASES = [
          "Job digits: no checkpoint for more than three intervals. Run `divvyctl checkpoint save`: it says why none can be made."),
     case("never a checkpoint", changed({NEWEST: None}), ["60m"], "DivvyCheckpointOld", JOB, None),
     case("no checkpoint is due: nothing has finished since", changed({NEWEST: "_x9 600+0x170", chief("divvy_undurable_steps"): constant(0)}), ["60m", "120m"]),
+    case("no checkpoint is due: the coordinator waited 45 minutes for its tasks", changed({
+        NEWEST: "_x55 3360+0x120", chief("divvy_undurable_steps"): "0x45 3000x130", STEPS: "0x45 0+600x130"}), ["%dm" % i for i in range(30, 86)]),
+    case("no checkpoint since the steps began, 45 minutes after the start", changed({
+        NEWEST: None, chief("divvy_undurable_steps"): "0x45 3000x130", STEPS: "0x45 0+600x130"}), ["90m"], "DivvyCheckpointOld", JOB, None),
+    case("no checkpoint is due: the program idled for an hour", changed({
+        NEWEST: "_x9 600+0x59 4800+0x110", chief("divvy_undurable_steps"): "0x69 3000x110"}), ["%dm" % i for i in range(60, 85)]),
     case("no checkpoint is wanted", changed({NEWEST: None, chief("divvy_checkpoint_interval_seconds"): constant(0)}), ["60m", "120m"]),
 
     case("checkpoints fail", changed({chief("divvy_checkpoint_failures_total"): "0x55 2x100"}), ["60m"], "DivvyDiskFailing", CHIEF,
-         "Job digits: a disk fails or is full: 2 writes failed within 15 minutes. Make room; the coordinator's log names the path. "
+         "Job digits: a disk fails or is full: 2 checkpoints failed within 15 minutes. Make room; the coordinator's log names the path. "
          "`divvyctl doctor --checkpoint_dir=DIR` looks at the directory."),
-    case("the store fails", changed({chief("divvy_store_failures_total"): "0x55 1x100"}), ["60m"], "DivvyDiskFailing", CHIEF, None),
     case("no disk fails: it did, an hour ago", changed({chief("divvy_checkpoint_failures_total"): "0x5 2x150"}), ["65m"]),
 
     case("parameter servers are lost again and again", changed({chief("divvy_recoveries_total", exported_job="ps"): "0x49 0+1x9 9x100"}), ["60m"],
@@ -193,6 +207,8 @@ CASES = [
          "DivvyRecoveriesFrequent", {"job": "digits", "exported_job": "worker"}, None),
     case("recoveries are not frequent: some workers are lost", changed({chief("divvy_recoveries_total", exported_job="worker"): "0x49 0+1x5 5x100"}), ["60m", "90m"]),
 
+    case("recoveries are not frequent: three parameter servers are lost", changed({chief("divvy_recoveries_total", exported_job="ps"): "0x49 1x4 2x4 3x100"}), ["60m", "75m"]),
+
     case("the coordinator is away", changed({name: "1x60 stale" for name in healthy() if 'role="chief"' in name}, {chief("up"): "1x60 0x119"}), ["65m", "90m"],
          "DivvyCoordinatorAway", JOB,
          "Job digits: parameter servers or workers run, and the coordinator does not answer. Start it again with the same --state_dir, or end the other tasks (SIGTERM)."),
@@ -201,11 +217,14 @@ CASES = [
     case("a certificate ends soon", changed({ps("divvy_certificate_expiry_timestamp_seconds", "1"): constant(3600 + 2 * 86400)}), ["60m"],
          "DivvyCertificateEnding", of_ps("1"),
          "Job digits: the certificate of ps 1 ends in 2d 0h 0m 0s. Put a new one in its place: tasks read it within a minute, without a restart."),
+    case("a certificate has ended, and its task cannot be scraped", changed({
+        ps("divvy_certificate_expiry_timestamp_seconds", "1"): "3000+0x49 stale"}), ["60m"], "DivvyCertificateEnding", of_ps("1"),
+         "Job digits: the certificate of ps 1 has ended. Put a new one in its place: tasks read it within a minute, without a restart."),
     case("no certificate ends soon", changed({ps("divvy_certificate_expiry_timestamp_seconds", "1"): constant(8 * 86400)}), ["60m"]),
 
     case("workers wait for their input", changed(every([worker("divvy_input_wait_seconds_total", i) for i in WORKERS], growing(32))), ["60m"],
          "DivvyInputBound", JOB,
-         "Job digits: workers wait for their input 80% of the time of their steps. Let datasets work ahead (Prefetch, Map with parallel_calls), or put the data on a faster disk."),
+         "Job digits: workers wait for their input 80% of the time of their steps. Let datasets prefetch (Prefetch, Map with parallel_calls), or put the data on a faster disk."),
     case("not bound by input: a third of the time", changed(every([worker("divvy_input_wait_seconds_total", i) for i in WORKERS], growing(13))), ["60m"]),
     case("not bound by input: workers do little", changed(every([worker("divvy_input_wait_seconds_total", i) for i in WORKERS], growing(3)), every(
         [worker("divvy_step_busy_seconds_total", i) for i in WORKERS], growing(4))), ["60m"]),

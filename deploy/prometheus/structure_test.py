@@ -26,15 +26,24 @@ def read(path):
         return file.read()
 
 
+def served_metrics():
+    """name -> type: those that MetricsTest compares with what tasks serve."""
+    return dict(re.findall(r'^ *\{"(\w+)", "(counter|gauge|histogram)",', read("tests/e2e/metric_names.h"), re.MULTILINE))
+
+
+def labels_in_the_page():
+    """name -> the metric's own labels, as the table of metrics in PAGE has them."""
+    rows = re.findall(r"^\| `(\w+)(?:\{([\w,]+)\})?` \| (?:counter|gauge|histogram) \|", read(PAGE), re.MULTILINE)
+    return {name: set(labels.split(",")) - {""} for name, labels in rows}
+
+
 def known_metrics():
-    """name -> labels, with the series of a histogram."""
-    metrics = {"ALERTS": set()}
-    for line in read(HERE + "/metrics.txt").splitlines():
-        if not line or line.startswith("#"):
-            continue
-        name, kind, *labels = line.split()
+    """name -> labels, with the series of a histogram, and those that Prometheus makes."""
+    metrics = {"ALERTS": set(), "up": set()}
+    own_labels = labels_in_the_page()
+    for name, kind in served_metrics().items():
         # Prometheus renames the label of a metric that its target has, too.
-        labels = {"exported_job" if label == "job" else label for label in labels}
+        labels = {"exported_job" if label == "job" else label for label in own_labels[name]}
         if kind == "histogram":
             metrics.update({name + "_bucket": labels | {"le"}, name + "_sum": labels, name + "_count": labels})
         else:
@@ -82,6 +91,18 @@ class UsesTest(unittest.TestCase):
     def test_unknown_names_are_faults(self):
         self.assertEqual(faults_of('rate(a_total{kind="x", k="y"}[1m]) / b', {"a_total": {"kind"}}), ["no metric: b", "no label: k"])
         self.assertEqual(faults_of("vector(1)", {}), ["no metric at all"])
+
+
+class MetricsTest(unittest.TestCase):
+    def test_the_page_and_the_tasks_have_the_same_names(self):
+        self.assertEqual(set(labels_in_the_page()), set(served_metrics()))
+
+    def test_names_types_and_labels_are_read(self):
+        metrics = known_metrics()
+        self.assertEqual(metrics["divvy_steps_total"], {"kind"})
+        self.assertEqual(metrics["divvy_recoveries_total"], {"exported_job"})
+        self.assertEqual(metrics["grpc_server_call_duration_seconds_bucket"], {"grpc_method", "grpc_status", "le"})
+        self.assertNotIn("grpc_server_call_duration_seconds", metrics)
 
 
 class AlertsTest(unittest.TestCase):

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "base/version.h"
+#include "base/build_info.h"
 #include "wire/messages.h"
 
 namespace divvy {
@@ -27,7 +27,7 @@ v1::TaskStatus PsTaskStatus(const ParameterServerOptions& options,
   status.set_job(v1::PS);
   status.set_index(options.index);
   status.set_incarnation(options.incarnation.value());
-  status.set_build(kVersion);
+  status.set_build(BuildName());
   status.set_job_id(snapshot.job.value());
   status.set_epoch(snapshot.epoch.value());
   status.set_state(StateText(snapshot));

@@ -1,6 +1,6 @@
 #include "worker/service/worker_status.h"
 
-#include "base/version.h"
+#include "base/build_info.h"
 
 namespace divvy {
 namespace {
@@ -19,7 +19,7 @@ v1::TaskStatus WorkerTaskStatus(const WorkerOptions& options, const WorkerSnapsh
   status.set_job(v1::WORKER);
   status.set_index(options.index);
   status.set_incarnation(options.incarnation.value());
-  status.set_build(kVersion);
+  status.set_build(BuildName());
   status.set_job_id(snapshot.job.value());
   status.set_epoch(snapshot.epoch.value());
   status.set_state(StateText(snapshot));

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -19,6 +20,8 @@ using Findings = std::vector<Finding>;
 
 constexpr absl::Duration kMostClockDifference = absl::Seconds(5);
 constexpr absl::Duration kLongWait = absl::Minutes(1);
+// As --step_deadline has it: until then a step may simply be long.
+constexpr absl::Duration kLongStep = absl::Minutes(10);
 constexpr absl::Duration kCertificateEndsSoon = absl::Hours(24 * 7);
 constexpr double kMostOfBudget = 0.9, kLeastOfDisk = 0.05;
 constexpr int kMissedCheckpoints = 3;
@@ -132,11 +135,64 @@ Findings Clocks(const Facts& facts) {
 
 // ---- the job ------------------------------------------------------------------------------------
 
+// "step train on worker 3": the coordinator waits for a worker that computes.
+bool IsStepOnWorker(const v1::TaskStatus::Wait& wait) {
+  return absl::StartsWith(wait.text(), "step ") && absl::StrContains(wait.text(), " on worker ");
+}
+
+// The age of the oldest step counts its time in the queue. So nothing is said while a worker runs a
+// step that may still end.
 Findings Stalled(const Facts& facts) {
-  if (!facts.progress || facts.progress->finished_steps > 0) return {};
-  return {{absl::StrCat("no step has finished for ", Text(facts.progress->watched)),
-           "steps wait or run, and none ends. A single step may take that long",
-           "`divvyctl top` shows what each task waits for; end a worker that hangs (SIGTERM)"}};
+  const TaskFacts* const chief = facts.Chief();
+  if (!facts.progress || facts.progress->finished_steps > 0 || chief == nullptr) return {};
+  const auto oldest = absl::Nanoseconds(chief->task.coordinator().oldest_step_ns());
+  const auto& waits = chief->task.waits();
+  const bool runs = std::any_of(waits.begin(), waits.end(), [](const auto& wait) {
+    return IsStepOnWorker(wait) && absl::Nanoseconds(wait.since_ns()) < kLongStep;
+  });
+  if (oldest < kLongStep || runs) return {};
+  return {{absl::StrCat("no step finished within ", Text(facts.progress->watched),
+                        ", and the oldest is ", Text(oldest), " old"),
+           "steps wait or run, and none ends",
+           "`divvyctl top` shows what the coordinator waits for; end a worker that hangs "
+           "(SIGTERM)"}};
+}
+
+// What kinds of findings mean, and what mends them.
+std::pair<const char*, const char*> MeaningOf(v1::TaskStatus::Finding::Kind kind) {
+  switch (kind) {
+    case v1::TaskStatus::Finding::MEMORY_FORECAST:
+      return {"new shards and rows that exceed --memory_limit_bytes are refused",
+              "`divvyctl resize --ps=N` with more servers, max_rows for the tables, or a higher "
+              "limit"};
+    case v1::TaskStatus::Finding::HOT_PS:
+      return {"the steps of the whole job wait for this server",
+              "`divvyctl rebalance`, or a partitioner that cuts its variables into more shards"};
+    case v1::TaskStatus::Finding::STRAGGLER:
+      return {"the end of an epoch waits for this worker",
+              "look at the load of its machine (`divvyctl doctor` there), or replace the worker"};
+    case v1::TaskStatus::Finding::INPUT_BOUND:
+      return {"more or faster workers do not help",
+              "let its datasets prefetch (Prefetch, Map with parallel_calls), or put the data on a "
+              "faster disk"};
+    default:
+      return {"the coordinator has found this in the samples of the last minutes",
+              "see docs/operating/operations.md, \"The status page\""};
+  }
+}
+
+Findings FoundByCoordinator(const Facts& facts) {
+  Findings findings;
+  const TaskFacts* const chief = facts.Chief();
+  if (chief == nullptr) return findings;
+  for (const v1::TaskStatus::Finding& found : chief->task.findings()) {
+    v1::TaskStatus whose;
+    whose.set_job(found.job());
+    whose.set_index(found.index());
+    const auto [why, mend] = MeaningOf(found.kind());
+    findings.push_back({absl::StrCat(TaskName(whose), ": ", found.text()), why, mend});
+  }
+  return findings;
 }
 
 Findings LongWaits(const Facts& facts) {
@@ -144,7 +200,7 @@ Findings LongWaits(const Facts& facts) {
   ForEachAnswer(facts, [&](const TaskFacts& task) {
     for (const v1::TaskStatus::Wait& wait : task.task.waits()) {
       const absl::Duration since = absl::Nanoseconds(wait.since_ns());
-      if (since < kLongWait) continue;
+      if (since < kLongWait || IsStepOnWorker(wait)) continue;
       findings.push_back({absl::StrCat(NameOf(task), " has waited for ", Text(since)), wait.text(),
                           "see docs/operating/operations.md, \"What waits for what\""});
     }
@@ -158,7 +214,7 @@ Findings FullTables(const Facts& facts) {
   if (chief == nullptr) return findings;
   for (const v1::CoordinatorStatus::Table& table : chief->task.coordinator().tables()) {
     if (table.stats().refused() == 0) continue;
-    findings.push_back({absl::StrCat("table ", table.name(), " is full"),
+    findings.push_back({absl::StrCat("table ", table.name(), " has been full"),
                         absl::StrCat(table.stats().refused(), " writes to new keys found no room"),
                         "raise max_rows or --memory_limit_bytes, or add parameter servers "
                         "(`divvyctl resize`)"});
@@ -168,16 +224,15 @@ Findings FullTables(const Facts& facts) {
 
 Findings Budget(const Facts& facts) {
   Findings findings;
-  if (facts.memory_limit_bytes <= 0) return findings;
   ForEachAnswer(facts, [&](const TaskFacts& task) {
     const int64_t used = task.task.ps().memory_bytes();
-    if (!task.task.has_ps() ||
-        static_cast<double>(used) < kMostOfBudget * static_cast<double>(facts.memory_limit_bytes))
+    const int64_t limit = task.task.ps().memory_limit_bytes();
+    if (limit <= 0 || static_cast<double>(used) < kMostOfBudget * static_cast<double>(limit))
       return;
-    findings.push_back({absl::StrCat(NameOf(task), " uses ", FormatBytes(used), " of its ",
-                                     FormatBytes(facts.memory_limit_bytes)),
-                        "new shards and rows that exceed --memory_limit_bytes are refused",
-                        "`divvyctl resize --ps=N` with more servers, or raise the limit"});
+    findings.push_back(
+        {absl::StrCat(NameOf(task), " uses ", FormatBytes(used), " of its ", FormatBytes(limit)),
+         "new shards and rows that exceed --memory_limit_bytes are refused",
+         "`divvyctl resize --ps=N` with more servers, or raise the limit"});
   });
   return findings;
 }
@@ -190,7 +245,8 @@ Findings Directory(const Facts& facts) {
   if (absl::IsNotFound(directory.state))
     return {{absl::StrCat("there is no directory ", directory.path),
              "the coordinator and every parameter server must reach the directory of checkpoints",
-             absl::StrCat("`mkdir -p ", directory.path, "`, or mount the volume that has it"),
+             absl::StrCat("mount the volume that has it; `mkdir ", directory.path,
+                          "` if that is a new directory of a shared volume"),
              Finding::Fix::kMakeDirectory, directory.path}};
   if (!directory.state.ok())
     return {{absl::StrCat("the directory ", directory.path, " cannot be read"),
@@ -251,15 +307,20 @@ Findings NotShared(const Facts& facts) {
        "give the --checkpoint_dir of the job, and mount the same volume here"}};
 }
 
+// A coordinator may begin with an old checkpoint. It owes the next one when steps have run for an
+// interval.
 Findings OldCheckpoint(const Facts& facts) {
   const TaskFacts* const chief = facts.Chief();
-  if (!facts.checkpoints || facts.checkpoints->checkpoints.empty() || chief == nullptr ||
-      facts.checkpoint_every <= absl::ZeroDuration())
-    return {};
+  if (!facts.checkpoints || facts.checkpoints->checkpoints.empty() || chief == nullptr) return {};
   const v1::CoordinatorStatus& job = chief->task.coordinator();
+  const absl::Duration limit =
+      kMissedCheckpoints * absl::Nanoseconds(job.checkpoints().interval_ns());
   const DirectoryFacts::Checkpoint& newest = facts.checkpoints->checkpoints.front();
   const int64_t uncovered = job.finished_steps() - job.durable_steps();
-  if (uncovered <= 0 || newest.age < kMissedCheckpoints * facts.checkpoint_every) return {};
+  // No limit: checkpoints are made only on request and at the end.
+  if (limit <= absl::ZeroDuration() || uncovered <= 0 || newest.age < limit ||
+      chief->task.state() != "running" || absl::Nanoseconds(chief->task.state_ns()) < limit)
+    return {};
   return {{absl::StrCat("the newest checkpoint, ", newest.name, ", is ", Text(newest.age), " old"),
            absl::StrCat("a loss now would cost ", uncovered, " steps"),
            "`divvyctl checkpoint save`: it makes one, or says why it cannot"}};
@@ -292,10 +353,16 @@ Findings OpenKey(const Facts& facts) {
       (*facts.certificates->key_mode & S_IRWXO) == 0)
     return {};
   const std::string& key = facts.certificates->key;
-  return {{absl::StrCat("every user of this machine may use the key ", key),
-           absl::StrFormat("its mode is %04o; who has the key can play this task",
-                           *facts.certificates->key_mode & 07777),
-           absl::StrCat("`chmod o-rwx ", key, "`"), Finding::Fix::kCloseKey, key}};
+  Finding finding{absl::StrCat("every user of this machine may use the key ", key),
+                  absl::StrFormat("its mode is %04o; who has the key can play this task",
+                                  *facts.certificates->key_mode & 07777),
+                  absl::StrCat("`chmod o-rwx ", key,
+                               "`, and make a new key, because others may have read this one")};
+  if (facts.certificates->key_is_own) {
+    finding.fix = Finding::Fix::kCloseKey;
+    finding.path = key;
+  }
+  return {finding};
 }
 
 // ---- the machine --------------------------------------------------------------------------------
@@ -326,6 +393,7 @@ constexpr Check kChecks[] = {
     {"other build", OtherBuild},
     {"clocks", Clocks},
     {"stalled", Stalled},
+    {"found by the coordinator", FoundByCoordinator},
     {"long waits", LongWaits},
     {"full tables", FullTables},
     {"budget", Budget},

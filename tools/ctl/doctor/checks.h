@@ -17,7 +17,8 @@ struct Finding {
   // change that mends it. They hold what tasks sent: escape them before they reach a terminal.
   std::string what, why, mend;
 
-  // What --fix does. Only what loses nothing and gives nobody more rights.
+  // What --fix does. Only what loses nothing and gives nobody more rights. kMakeDirectory does not
+  // end the finding: somebody must see that the new directory is on the shared volume.
   enum class Fix : uint8_t { kNone, kMakeDirectory, kCloseKey };
   Fix fix = Fix::kNone;
   // The directory or the file for that.

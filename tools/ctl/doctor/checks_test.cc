@@ -31,8 +31,15 @@ TaskFacts Task(v1::Job job, int index) {
     task.task.mutable_coordinator()->set_finished_steps(100);
     task.task.mutable_coordinator()->set_durable_steps(90);
     task.task.mutable_coordinator()->set_last_checkpoint("ckpt-1-2");
+    task.task.mutable_coordinator()->mutable_checkpoints()->set_interval_ns(
+        absl::ToInt64Nanoseconds(absl::Minutes(10)));
+    task.task.set_state("running");
+    task.task.set_state_ns(absl::ToInt64Nanoseconds(absl::Hours(10)));
   }
-  if (job == v1::PS) task.task.mutable_ps()->set_memory_bytes(50 << 20);
+  if (job == v1::PS) {
+    task.task.mutable_ps()->set_memory_bytes(50 << 20);
+    task.task.mutable_ps()->set_memory_limit_bytes(100 << 20);
+  }
   if (job == v1::WORKER) task.task.mutable_worker();
   return task;
 }
@@ -59,13 +66,16 @@ Facts Well() {
   certificates.key = "/certs/ps-0.key";
   certificates.end = facts.now + absl::Hours(24 * 100);
   certificates.key_mode = 0100600;
+  certificates.key_is_own = true;
   facts.certificates = certificates;
   facts.machine = {8, 2, false, uint64_t{64} << 20};
-  facts.memory_limit_bytes = 100 << 20;
   facts.blas_threads = 4;
-  facts.checkpoint_every = absl::Minutes(10);
   return facts;
 }
+
+v1::CoordinatorStatus& Job(Facts& facts) { return *facts.tasks[0].task.mutable_coordinator(); }
+
+int64_t Ns(absl::Duration duration) { return absl::ToInt64Nanoseconds(duration); }
 
 // The only finding.
 Finding Only(const Facts& facts) {
@@ -86,12 +96,14 @@ TEST(DoctorChecksTest, EachFindingSaysWhatWhyAndWhatMendsIt) {
   facts.tasks[1].status = absl::UnavailableError("gone");
   facts.tasks[2].clock_ahead = absl::Hours(1);
   facts.progress->finished_steps = 0;
+  Job(facts).set_oldest_step_ns(Ns(absl::Hours(1)));
+  facts.tasks[0].task.add_findings()->set_text("hot");
   facts.checkpoints->free_bytes = 0;
   facts.checkpoints->checkpoints[0].age = absl::Hours(9);
   facts.certificates->key_mode = 0644;
   facts.blas_threads = 99;
   const std::vector<Finding> findings = Examine(facts);
-  EXPECT_THAT(findings, SizeIs(9));
+  EXPECT_THAT(findings, SizeIs(10));
   for (const Finding& finding : findings) {
     EXPECT_FALSE(finding.what.empty() || finding.why.empty() || finding.mend.empty());
     EXPECT_EQ(finding.path.empty(), finding.fix == Finding::Fix::kNone) << finding.what;
@@ -157,9 +169,41 @@ TEST(DoctorChecksTest, Clocks) {
 TEST(DoctorChecksTest, Stalled) {
   Facts facts = Well();
   facts.progress = ProgressFacts{absl::Seconds(20), 0};
-  EXPECT_EQ(Only(facts).what, "no step has finished for 20s");
+  Job(facts).set_oldest_step_ns(Ns(absl::Minutes(9)));
+  EXPECT_THAT(Examine(facts), IsEmpty()) << "a step may take as long";
+  Job(facts).set_oldest_step_ns(Ns(absl::Minutes(11)));
+  EXPECT_EQ(Only(facts).what, "no step finished within 20s, and the oldest is 11m old");
+  v1::TaskStatus::Wait& wait = *facts.tasks[0].task.add_waits();
+  wait.set_text("step train on worker 0");
+  wait.set_since_ns(Ns(absl::Minutes(2)));
+  EXPECT_THAT(Examine(facts), IsEmpty()) << "it waited in the queue, behind a step that runs";
+  wait.set_since_ns(Ns(absl::Minutes(11)));
+  EXPECT_THAT(Only(facts).what, HasSubstr("no step finished"));
+  facts.tasks[0].task.clear_waits();
   facts.progress.reset();
   EXPECT_THAT(Examine(facts), IsEmpty()) << "there is no step to run";
+}
+
+TEST(DoctorChecksTest, FoundByTheCoordinator) {
+  using Found = v1::TaskStatus::Finding;
+  const std::pair<Found::Kind, const char*> mends[] = {{Found::MEMORY_FORECAST, "divvyctl resize"},
+                                                       {Found::HOT_PS, "divvyctl rebalance"},
+                                                       {Found::STRAGGLER, "replace the worker"},
+                                                       {Found::INPUT_BOUND, "prefetch"},
+                                                       {Found::KIND_NONE, "The status page"}};
+  for (const auto& [kind, mend] : mends) {
+    Facts facts = Well();
+    Found& found = *facts.tasks[0].task.add_findings();
+    found.set_kind(kind);
+    found.set_job(v1::PS);
+    found.set_index(3);
+    found.set_text("something");
+    EXPECT_EQ(Only(facts).what, "ps 3: something");
+    EXPECT_THAT(Only(facts).mend, HasSubstr(mend));
+  }
+  Facts facts = Well();
+  facts.tasks[1].task.add_findings()->set_text("the coordinator tells it, too");
+  EXPECT_THAT(Examine(facts), IsEmpty());
 }
 
 TEST(DoctorChecksTest, LongWaits) {
@@ -172,6 +216,8 @@ TEST(DoctorChecksTest, LongWaits) {
   const Finding finding = Only(facts);
   EXPECT_THAT(finding.what, HasSubstr("has waited for 1m1s"));
   EXPECT_EQ(finding.why, "ps 1");
+  wait.set_text("step train on worker 1");
+  EXPECT_THAT(Examine(facts), IsEmpty()) << "a worker computes";
 }
 
 TEST(DoctorChecksTest, FullTables) {
@@ -180,15 +226,15 @@ TEST(DoctorChecksTest, FullTables) {
   table.set_name("user");
   EXPECT_THAT(Examine(facts), IsEmpty());
   table.mutable_stats()->set_refused(3);
-  EXPECT_EQ(Only(facts).what, "table user is full");
+  EXPECT_EQ(Only(facts).what, "table user has been full");
 }
 
 TEST(DoctorChecksTest, Budget) {
   Facts facts = Well();
   facts.tasks[1].task.mutable_ps()->set_memory_bytes(95 << 20);
   EXPECT_THAT(Only(facts).what, HasSubstr("uses 95 MiB of its 100 MiB"));
-  facts.memory_limit_bytes = 0;
-  EXPECT_THAT(Examine(facts), IsEmpty());
+  facts.tasks[1].task.mutable_ps()->set_memory_limit_bytes(0);
+  EXPECT_THAT(Examine(facts), IsEmpty()) << "there is no limit";
 }
 
 TEST(DoctorChecksTest, Directory) {
@@ -244,8 +290,15 @@ TEST(DoctorChecksTest, OldCheckpoint) {
   EXPECT_EQ(Only(facts).why, "a loss now would cost 10 steps");
   facts.tasks[0].task.mutable_coordinator()->set_durable_steps(100);
   EXPECT_THAT(Examine(facts), IsEmpty()) << "it covers all steps";
-  facts.tasks[0].task.mutable_coordinator()->set_durable_steps(0);
-  facts.checkpoint_every = absl::ZeroDuration();
+  Job(facts).set_durable_steps(0);
+  facts.tasks[0].task.set_state_ns(Ns(absl::Minutes(29)));
+  EXPECT_THAT(Examine(facts), IsEmpty()) << "the coordinator has begun with an old one";
+  facts.tasks[0].task.set_state_ns(Ns(absl::Hours(1)));
+  facts.tasks[0].task.set_state("attaching");
+  EXPECT_THAT(Examine(facts), IsEmpty()) << "no step runs yet";
+  facts.tasks[0].task.set_state("running");
+  EXPECT_THAT(Examine(facts), SizeIs(1));
+  Job(facts).mutable_checkpoints()->set_interval_ns(0);
   EXPECT_THAT(Examine(facts), IsEmpty()) << "none is wanted";
 }
 
@@ -274,9 +327,11 @@ TEST(DoctorChecksTest, OpenKey) {
   facts.certificates->key_mode = 0100644;
   const Finding finding = Only(facts);
   EXPECT_THAT(finding.why, HasSubstr("its mode is 0644"));
-  EXPECT_EQ(finding.mend, "`chmod o-rwx /certs/ps-0.key`");
+  EXPECT_THAT(finding.mend, HasSubstr("`chmod o-rwx /certs/ps-0.key`, and make a new key"));
   EXPECT_EQ(finding.fix, Finding::Fix::kCloseKey);
   EXPECT_EQ(finding.path, "/certs/ps-0.key");
+  facts.certificates->key_is_own = false;
+  EXPECT_EQ(Only(facts).fix, Finding::Fix::kNone) << "its owner must do that";
 }
 
 TEST(DoctorChecksTest, BlasThreads) {
@@ -298,7 +353,7 @@ TEST(DoctorChecksTest, SharedMemory) {
 TEST(DoctorChecksTest, EachCheckHasAName) {
   std::vector<absl::string_view> names;
   for (const Check& check : AllChecks()) names.push_back(check.name);
-  EXPECT_THAT(names, SizeIs(20));
+  EXPECT_THAT(names, SizeIs(21));
   EXPECT_THAT(names, testing::Each(testing::Ne("")));
 }
 

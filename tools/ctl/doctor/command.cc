@@ -1,6 +1,5 @@
 #include "tools/ctl/doctor/command.h"
 
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
@@ -22,15 +21,11 @@
 
 ABSL_DECLARE_FLAG(std::string, addr);
 
-// Flags of tasks that the checks compare with, and that divvyctl does not have otherwise.
-ABSL_FLAG(int64_t, memory_limit_bytes, 0,
-          "doctor: that of the parameter servers, to compare their memory with");
+// A flag of tasks that a check compares with, and that divvyctl does not have otherwise.
 ABSL_FLAG(int, blas_threads, 0, "doctor: that of the workers of this machine");
-ABSL_FLAG(absl::Duration, checkpoint_every, absl::Minutes(10),
-          "doctor: that of the coordinator, to compare the age of the newest checkpoint with");
 ABSL_FLAG(bool, fix, false,
-          "doctor: make a missing directory of checkpoints, and take rights to a key from other "
-          "users; nothing else is changed");
+          "doctor: make a missing directory of checkpoints in one that exists, and take rights to "
+          "your own key from other users; nothing else is changed");
 
 namespace divvy {
 namespace {
@@ -38,7 +33,7 @@ namespace {
 using doctor::Facts;
 using doctor::Finding;
 
-// A step that takes longer is told as a finding.
+// How long to watch whether steps finish.
 constexpr absl::Duration kPatience = absl::Seconds(20);
 
 absl::Status LookAtCluster(const ClusterConfigSources& sources, Facts& facts) {
@@ -57,16 +52,15 @@ absl::Status LookAtCluster(const ClusterConfigSources& sources, Facts& facts) {
 absl::StatusOr<Facts> LookAround() {
   Facts facts;
   facts.now = Clock::Real().WallTime();
-  facts.memory_limit_bytes = absl::GetFlag(FLAGS_memory_limit_bytes);
   facts.blas_threads = absl::GetFlag(FLAGS_blas_threads);
-  facts.checkpoint_every = absl::GetFlag(FLAGS_checkpoint_every);
   ASSIGN_OR_RETURN(const ClusterConfigSources sources, ClusterSourcesFromFlags());
   ASSIGN_OR_RETURN(const std::optional<TlsFiles> tls, TlsFilesFromFlags());
   facts.machine = doctor::LookAtMachine(doctor::WorkersOnThisHost(sources));
   if (tls) facts.certificates = doctor::LookAtCertificates(*tls);
+  RETURN_IF_ERROR(LookAtCluster(sources, facts));
+  // After the tasks, so that the directory has each checkpoint that the coordinator has told.
   if (const std::string directory = CheckpointDirFromFlags(); !directory.empty())
     facts.checkpoints = doctor::LookAtDirectory(directory);
-  RETURN_IF_ERROR(LookAtCluster(sources, facts));
   return facts;
 }
 
@@ -76,7 +70,7 @@ bool IsMended(const Finding& finding) {
   const absl::StatusOr<std::string> done = doctor::Mend(finding);
   std::printf("   done: %s\n",
               wire::Escaped(done.ok() ? *done : std::string(done.status().message())).c_str());
-  return done.ok();
+  return done.ok() && finding.fix != Finding::Fix::kMakeDirectory;
 }
 
 }  // namespace

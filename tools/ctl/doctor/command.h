@@ -8,7 +8,8 @@
 namespace divvy {
 
 // As the commands of tools/ctl/commands.h. Returns 0 if nothing is wrong, or all that was has been
-// mended (--fix); 1 if something is wrong; 64 for a misuse.
+// mended (--fix); 1 if something is wrong, or a directory was made that somebody must look at; 64
+// for a misuse.
 int DoctorCommand(const std::vector<std::string>& args);
 
 }  // namespace divvy

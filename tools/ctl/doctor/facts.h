@@ -34,7 +34,7 @@ struct TaskFacts {
   std::optional<absl::Duration> clock_ahead;
 };
 
-// Whether steps went on while somebody watched.
+// Whether steps went on while somebody watched one life of the coordinator.
 struct ProgressFacts {
   absl::Duration watched;
   int64_t finished_steps = 0;
@@ -73,6 +73,8 @@ struct CertificateFacts {
   std::optional<absl::Time> end;
   // Absent: the key cannot be seen.
   std::optional<mode_t> key_mode;
+  // The key's owner is the user of this process, and is not root.
+  bool key_is_own = false;
 };
 
 // This machine, within the limits of this process.
@@ -93,11 +95,8 @@ struct Facts {
   std::optional<DirectoryFacts> checkpoints;
   std::optional<CertificateFacts> certificates;
   MachineFacts machine;
-  // --memory_limit_bytes of the parameter servers, and --blas_threads of a worker; 0: not said.
-  int64_t memory_limit_bytes = 0;
+  // --blas_threads of a worker; 0: not said.
   int blas_threads = 0;
-  // --checkpoint_every; 0: only at the end.
-  absl::Duration checkpoint_every;
 
   // Null: none answered.
   const TaskFacts* Chief() const {

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -128,6 +129,34 @@ uint64_t SizeOf(const std::string& directory, const std::vector<std::string>& na
   return bytes;
 }
 
+bool IsOwn(const struct stat& info) { return info.st_uid == geteuid() && info.st_uid != 0; }
+
+// Only the last component: a missing parent is a volume that is not mounted, or a wrong path.
+absl::StatusOr<std::string> MakeDirectory(const std::string& path) {
+  const std::string parent = DirectoryOf(path);
+  const absl::StatusOr<FileInfo> info = FileSystem::Real().Stat(parent);
+  if (!info.ok() || !info->is_directory)
+    return absl::NotFoundError(absl::StrCat("there is no directory ", parent,
+                                            " either: mount the volume, or correct the path"));
+  RETURN_IF_ERROR(FileSystem::Real().CreateDurableDirectory(path));
+  return absl::StrCat("made the directory ", path, ": check that this is the shared volume");
+}
+
+absl::StatusOr<std::string> CloseKey(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0)
+    return absl::PermissionDeniedError(
+        absl::StrCat("cannot see ", path, ": ", std::strerror(errno)));
+  if (!IsOwn(info))
+    return absl::PermissionDeniedError(absl::StrCat(
+        "did not change ", path, ": run this command as its owner, who must not be root"));
+  const mode_t mode = info.st_mode & 07777 & ~static_cast<mode_t>(S_IRWXO);
+  if (chmod(path.c_str(), mode) != 0)
+    return absl::PermissionDeniedError(
+        absl::StrCat("cannot change the mode of ", path, ": ", std::strerror(errno)));
+  return absl::StrFormat("set the mode of %s to %04o; make a new key, too", path, mode);
+}
+
 void LookAtNewest(const std::string& directory, const std::vector<std::string>& names,
                   DirectoryFacts::Checkpoint& newest) {
   const std::string prefix = absl::StrCat(directory, "/", newest.name);
@@ -154,8 +183,9 @@ std::vector<TaskFacts> LookAtTasks(const StatusOptions& options, absl::Duration 
   const v1::CoordinatorStatus* job = JobOf(tasks);
   progress.reset();
   if (job == nullptr || job->queued() + job->in_flight() == 0) return tasks;
-  const int64_t before = Finished(*job);
-  const absl::Duration start = Clock::Real().Elapsed();
+  int64_t before = Finished(*job);
+  absl::Duration start = Clock::Real().Elapsed();
+  const absl::Duration end = start + 3 * patience;
   progress.emplace();
   while (progress->finished_steps == 0 && progress->watched < patience) {
     Pause(absl::Seconds(1));
@@ -165,8 +195,14 @@ std::vector<TaskFacts> LookAtTasks(const StatusOptions& options, absl::Duration 
       progress.reset();
       break;
     }
-    progress->watched = Clock::Real().Elapsed() - start;
-    progress->finished_steps = Finished(*job) - before;
+    const absl::Duration now = Clock::Real().Elapsed();
+    // The number falls when the coordinator is started again, or goes back to a checkpoint.
+    if (Finished(*job) < before && now < end) {
+      before = Finished(*job);
+      start = now;
+    }
+    progress->watched = now - start;
+    progress->finished_steps = std::max<int64_t>(0, Finished(*job) - before);
   }
   return tasks;
 }
@@ -201,7 +237,10 @@ CertificateFacts LookAtCertificates(const TlsFiles& files) {
     facts.problems = absl::StrSplit(status.message(), "; ");
   facts.end = EndOfCertificate(files.cert);
   struct stat info;
-  if (stat(files.key.c_str(), &info) == 0) facts.key_mode = info.st_mode;
+  if (stat(files.key.c_str(), &info) == 0) {
+    facts.key_mode = info.st_mode;
+    facts.key_is_own = IsOwn(info);
+  }
   return facts;
 }
 
@@ -230,18 +269,8 @@ int WorkersOnThisHost(const ClusterConfigSources& sources) {
 
 absl::StatusOr<std::string> Mend(const Finding& finding) {
   switch (finding.fix) {
-    case Finding::Fix::kMakeDirectory:
-      RETURN_IF_ERROR(FileSystem::Real().CreateDurableDirectory(finding.path));
-      return absl::StrCat("made the directory ", finding.path);
-    case Finding::Fix::kCloseKey: {
-      struct stat info;
-      if (stat(finding.path.c_str(), &info) != 0 ||
-          chmod(finding.path.c_str(), info.st_mode & 07777 & ~S_IRWXO) != 0)
-        return absl::PermissionDeniedError(
-            absl::StrCat("cannot change the mode of ", finding.path, ": ", std::strerror(errno)));
-      return absl::StrFormat("set the mode of %s to %04o", finding.path,
-                             info.st_mode & 07777 & ~static_cast<mode_t>(S_IRWXO));
-    }
+    case Finding::Fix::kMakeDirectory: return MakeDirectory(finding.path);
+    case Finding::Fix::kCloseKey: return CloseKey(finding.path);
     case Finding::Fix::kNone: break;
   }
   return absl::InvalidArgumentError("nothing that this command may mend");

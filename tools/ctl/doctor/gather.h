@@ -17,7 +17,8 @@ namespace divvy::doctor {
 std::optional<ConfigFacts> LookAtConfig(const ClusterConfigSources& sources);
 
 // Asks all tasks. If the coordinator has steps that have not ended, watches until one ends, at most
-// for `patience`, and says in `progress` whether one did.
+// for `patience`, and says in `progress` whether one did. A coordinator that is started again in
+// the meantime is watched anew, in all for at most three times as long.
 std::vector<TaskFacts> LookAtTasks(const StatusOptions& options, absl::Duration patience,
                                    std::optional<ProgressFacts>& progress);
 
@@ -31,7 +32,9 @@ MachineFacts LookAtMachine(int workers);
 // That number; 0 if `sources` do not say which task this is. Pure.
 int WorkersOnThisHost(const ClusterConfigSources& sources);
 
-// Does what Finding::fix says. Returns what was done, in words.
+// Does what Finding::fix says. Returns what was done, in words. A directory is made only in one
+// that exists, and rights are taken only from a key of this process' own user, who is not root:
+// root may be led to another file by a link.
 absl::StatusOr<std::string> Mend(const Finding& finding);
 
 }  // namespace divvy::doctor

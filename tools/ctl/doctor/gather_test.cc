@@ -1,7 +1,9 @@
 #include "tools/ctl/doctor/gather.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <deque>
 #include <memory>
 #include <string>
 
@@ -65,14 +67,23 @@ TEST(DoctorGatherTest, FilesThatAnIndexNamesAndThatAreNotThere) {
 }
 
 TEST(DoctorGatherTest, AMissingDirectoryIsMadeAndThenFound) {
-  const std::string path = absl::StrCat(testing::TempDir(), "/made/here");
+  const std::string path = absl::StrCat(Folder("parent"), "/made");
   EXPECT_TRUE(absl::IsNotFound(LookAtDirectory(path).state));
   Finding finding;
   EXPECT_FALSE(Mend(finding).ok());
   finding.fix = Finding::Fix::kMakeDirectory;
   finding.path = path;
-  EXPECT_EQ(*Mend(finding), "made the directory " + path);
+  EXPECT_EQ(*Mend(finding),
+            "made the directory " + path + ": check that this is the shared volume");
   EXPECT_TRUE(LookAtDirectory(path).state.ok());
+}
+
+TEST(DoctorGatherTest, ADirectoryIsNotMadeWhereItsParentIsMissing) {
+  Finding finding;
+  finding.fix = Finding::Fix::kMakeDirectory;
+  finding.path = absl::StrCat(testing::TempDir(), "/volume/that/is/not/mounted");
+  EXPECT_THAT(std::string(Mend(finding).status().message()), HasSubstr("mount the volume"));
+  EXPECT_FALSE(FileSystem::Real().Stat(absl::StrCat(testing::TempDir(), "/volume")).ok());
 }
 
 TEST(DoctorGatherTest, CertificatesAndAnOpenKey) {
@@ -95,8 +106,17 @@ TEST(DoctorGatherTest, CertificatesAndAnOpenKey) {
   Finding finding;
   finding.fix = Finding::Fix::kCloseKey;
   finding.path = files.key;
-  EXPECT_EQ(*Mend(finding), absl::StrCat("set the mode of ", files.key, " to 0640"));
-  EXPECT_EQ(*LookAtCertificates(files).key_mode & 07777, 0640u);
+  const absl::StatusOr<std::string> closed = Mend(finding);
+  if (geteuid() == 0) {
+    EXPECT_FALSE(facts.key_is_own);
+    EXPECT_TRUE(absl::IsPermissionDenied(closed.status())) << closed.status();
+    EXPECT_EQ(*LookAtCertificates(files).key_mode & 07777, 0644u);
+  } else {
+    EXPECT_TRUE(facts.key_is_own);
+    EXPECT_EQ(*closed,
+              absl::StrCat("set the mode of ", files.key, " to 0640; make a new key, too"));
+    EXPECT_EQ(*LookAtCertificates(files).key_mode & 07777, 0640u);
+  }
 
   files.key = options.out + "/ps-1.key";
   files.cert = options.out + "/missing.pem";
@@ -128,6 +148,8 @@ TEST(DoctorGatherTest, ThisMachine) {
 class Coordinator : public v1::Admin::CallbackService {
  public:
   int64_t steps_of_each_answer = 0;
+  // What the next answers say instead, while there are any.
+  std::deque<int64_t> finished;
   bool has_clock = true;
 
  private:
@@ -136,6 +158,10 @@ class Coordinator : public v1::Admin::CallbackService {
     reply->set_job(v1::CHIEF);
     reply->mutable_coordinator()->set_in_flight(1);
     reply->mutable_coordinator()->set_finished_steps(++answers_ * steps_of_each_answer);
+    if (!finished.empty()) {
+      reply->mutable_coordinator()->set_finished_steps(finished.front());
+      finished.pop_front();
+    }
     if (has_clock)
       context->AddTrailingMetadata(
           kWallTimeKey, absl::StrCat(absl::ToUnixNanos(Clock::Real().WallTime() + absl::Hours(1))));
@@ -184,6 +210,14 @@ TEST_F(DoctorTasksTest, StepsAreWatchedUntilOneFinishes) {
   coordinator_.steps_of_each_answer = 3;
   LookAtTasks(options_, absl::Hours(1), progress);
   EXPECT_EQ(progress->finished_steps, 3);
+}
+
+TEST_F(DoctorTasksTest, ACoordinatorThatIsStartedAgainIsWatchedAnew) {
+  coordinator_.finished = {100, 5, 9};
+  std::optional<ProgressFacts> progress;
+  LookAtTasks(options_, absl::Hours(1), progress);
+  ASSERT_TRUE(progress);
+  EXPECT_EQ(progress->finished_steps, 4);
 }
 
 }  // namespace

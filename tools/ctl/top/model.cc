@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "coordinator/report/format.h"
 #include "tools/ctl/task_text.h"
 #include "wire/text.h"
@@ -56,9 +57,30 @@ struct Row {
   const TaskReading* reading;
   // How much it does in a second, if that is known.
   std::optional<double> load;
+  // What has been found about it.
+  std::vector<std::string> findings;
   // #, task, state, load, memory, and what it waits for.
   std::array<std::string, 6> cells;
 };
+
+const TaskReading* ChiefIn(const Reading& reading) {
+  for (const TaskReading& task : reading.tasks) {
+    if (task.status.ok() && task.task.has_coordinator()) return &task;
+  }
+  return nullptr;
+}
+
+// The coordinator tells the findings of all tasks.
+std::vector<std::string> FindingsOf(const TaskReading& of, const Reading& now) {
+  std::vector<std::string> texts;
+  if (!of.status.ok()) return texts;
+  const TaskReading* const chief = ChiefIn(now);
+  for (const v1::TaskStatus::Finding& found : (chief ? chief : &of)->task.findings()) {
+    if (found.job() == of.task.job() && found.index() == of.task.index())
+      texts.push_back(found.text());
+  }
+  return texts;
+}
 
 const TaskReading* SameLifeIn(const Reading* reading, const TaskReading& of) {
   if (reading == nullptr || !of.status.ok()) return nullptr;
@@ -117,8 +139,10 @@ std::string WaitText(const v1::TaskStatus::Wait& wait) {
       wait.text());
 }
 
-// What it waits for longest; else what it does.
-std::string DoesText(const v1::TaskStatus& task) {
+// What has been found about it; else what it waits for longest; else what it does.
+std::string DoesText(const Row& row) {
+  const v1::TaskStatus& task = row.reading->task;
+  if (!row.findings.empty()) return absl::StrCat("! ", absl::StrJoin(row.findings, "; "));
   if (task.waits_size() > 0) return WaitText(task.waits(0));
   if (!task.has_worker() || task.worker().live_step() == 0) return "";
   return absl::StrCat(task.worker().committing() ? "commits " : "runs ", LiveStep(task.worker()));
@@ -129,14 +153,14 @@ std::string NameOf(const TaskReading& reading) {
 }
 
 Row RowOf(const TaskReading& reading, const Reading& now, const Reading* before) {
-  Row row{&reading, LoadOf(reading, now, before), {}};
+  Row row{&reading, LoadOf(reading, now, before), FindingsOf(reading, now), {}};
   if (reading.status.ok())
     row.cells = {"",
                  NameOf(reading),
                  reading.task.state(),
                  LoadText(row),
                  MemoryText(reading.task),
-                 DoesText(reading.task)};
+                 DoesText(row)};
   else
     row.cells = {"", NameOf(reading), "no answer", "-", "-", std::string(reading.status.message())};
   for (std::string& cell : row.cells) cell = wire::Escaped(cell);
@@ -147,7 +171,7 @@ bool IsOf(const Row& row, absl::string_view role) {
   return absl::StartsWith(NameOf(*row.reading), role);
 }
 
-std::vector<Row> RowsOf(const Reading& now, const Reading* before, Order order) {
+std::vector<Row> SortedRows(const Reading& now, const Reading* before, Order order) {
   std::vector<Row> rows;
   for (const TaskReading& task : now.tasks) rows.push_back(RowOf(task, now, before));
   const absl::string_view first = order == Order::kServersFirst ? "ps" : "worker";
@@ -161,6 +185,17 @@ std::vector<Row> RowsOf(const Reading& now, const Reading* before, Order order) 
   }
   for (size_t i = 0; i < rows.size(); ++i) rows[i].cells[0] = absl::StrCat(i + 1);
   return rows;
+}
+
+int IndexOf(const std::vector<std::string>& rows, const std::string& address) {
+  const auto found = std::find(rows.begin(), rows.end(), address);
+  return found == rows.end() ? 0 : static_cast<int>(found - rows.begin());
+}
+
+std::vector<std::string> AddressesOf(const std::vector<Row>& rows) {
+  std::vector<std::string> addresses;
+  for (const Row& row : rows) addresses.push_back(row.reading->address);
+  return addresses;
 }
 
 // ---- the table ----------------------------------------------------------------------------------
@@ -205,13 +240,6 @@ std::string Joined(const Cells& cells, const std::array<int, 6>& widths, int wid
 
 // ---- the job ------------------------------------------------------------------------------------
 
-const TaskReading* ChiefIn(const Reading& reading) {
-  for (const TaskReading& task : reading.tasks) {
-    if (task.status.ok() && task.task.has_coordinator()) return &task;
-  }
-  return nullptr;
-}
-
 std::string CheckpointText(const v1::CoordinatorStatus& job) {
   if (job.last_checkpoint().empty()) return "no checkpoint yet";
   return absl::StrCat(job.last_checkpoint(), " holds ",
@@ -242,18 +270,18 @@ std::vector<Line> HeadOf(const Reading& now, const Reading* before) {
                                       CheckpointText(job)))}};
 }
 
-std::vector<Line> TableOf(const std::vector<Row>& rows, const View& view, int room) {
+std::vector<Line> TableOf(const std::vector<Row>& rows, const View& view, int selected, int room) {
   const std::array<int, 6> widths = WidthsFor(rows, view.width);
   std::vector<Line> lines = {{Joined(kHeadings, widths, view.width), Line::Kind::kHeading}};
   const int num_rows = static_cast<int>(rows.size());
   const int shown = std::clamp(room - 1, 0, num_rows);
-  const int first = std::clamp(view.selected - shown + 1, 0, num_rows - shown);
+  const int first = std::clamp(selected - shown + 1, 0, num_rows - shown);
   for (int i = first; i < first + shown; ++i) {
-    const bool is_selected = view.height > 0 && i == view.selected;
+    const bool is_selected = view.height > 0 && i == selected;
+    const bool is_alarm = !rows[i].reading->status.ok() || !rows[i].findings.empty();
     lines.push_back({Joined(rows[i].cells, widths, view.width), is_selected ? Line::Kind::kSelected
-                                                                : rows[i].reading->status.ok()
-                                                                    ? Line::Kind::kPlain
-                                                                    : Line::Kind::kAlarm});
+                                                                : is_alarm  ? Line::Kind::kAlarm
+                                                                            : Line::Kind::kPlain});
   }
   return lines;
 }
@@ -271,6 +299,8 @@ std::vector<Line> DetailsOf(const Row& row, int width) {
     for (const v1::PsStatus::TablePart& table : task.ps().tables())
       texts.push_back(absl::StrCat("table ", table.name(), ": ", table.stats().rows(), " rows, ",
                                    FormatBytes(table.stats().bytes())));
+    for (const std::string& finding : row.findings)
+      texts.push_back(absl::StrCat("found    ", finding));
     for (const v1::TaskStatus::Wait& wait : task.waits())
       texts.push_back(absl::StrCat("waits    ", WaitText(wait)));
   } else {
@@ -283,6 +313,17 @@ std::vector<Line> DetailsOf(const Row& row, int width) {
   return lines;
 }
 
+// The length of the whole sequence of a key at the beginning, to its final byte (ECMA-48, 5.4); 0:
+// there is none.
+size_t LengthOfSequence(absl::string_view bytes) {
+  if (absl::StartsWith(bytes, "\x1bO")) return bytes.size() >= 3 ? 3 : 0;
+  if (!absl::StartsWith(bytes, "\x1b[")) return 0;
+  for (size_t i = 2; i < bytes.size(); ++i) {
+    if (bytes[i] >= 0x40 && bytes[i] <= 0x7e) return i + 1;
+  }
+  return 0;
+}
+
 void Append(std::vector<Line> from, std::vector<Line>& to) {
   for (Line& line : from) to.push_back(std::move(line));
 }
@@ -290,13 +331,14 @@ void Append(std::vector<Line> from, std::vector<Line>& to) {
 }  // namespace
 
 std::vector<Line> Draw(const Reading& now, const Reading* before, const View& view) {
-  const std::vector<Row> rows = RowsOf(now, before, view.order);
-  const bool is_detailed = view.is_detailed && view.selected < static_cast<int>(rows.size());
+  const std::vector<Row> rows = SortedRows(now, before, view.order);
+  const int selected = IndexOf(AddressesOf(rows), view.selected);
+  const bool is_detailed = view.is_detailed && !rows.empty();
   std::vector<Line> lines = HeadOf(now, before);
   for (Line& line : lines) line.text = Cut(line.text, view.width);
   const int room = view.height == 0 ? static_cast<int>(rows.size()) + 1
                                     : view.height - static_cast<int>(lines.size()) - 1;
-  Append(is_detailed ? DetailsOf(rows[view.selected], view.width) : TableOf(rows, view, room),
+  Append(is_detailed ? DetailsOf(rows[selected], view.width) : TableOf(rows, view, selected, room),
          lines);
   if (view.height == 0) return lines;
   // Of a low terminal the last line has the keys.
@@ -305,17 +347,21 @@ std::vector<Line> Draw(const Reading& now, const Reading* before, const View& vi
   return lines;
 }
 
+std::vector<std::string> RowsOf(const Reading& now, const Reading* before, Order order) {
+  return AddressesOf(SortedRows(now, before, order));
+}
+
 std::vector<Key> KeysIn(absl::string_view bytes) {
   std::vector<Key> keys;
   while (!bytes.empty()) {
-    // Arrows, in both of a terminal's modes.
-    const bool is_sequence = absl::StartsWith(bytes, "\x1b[") || absl::StartsWith(bytes, "\x1bO");
-    if (is_sequence && bytes.size() >= 3) {
-      if (bytes[2] == 'A') keys.push_back({Key::Kind::kUp});
-      if (bytes[2] == 'B') keys.push_back({Key::Kind::kDown});
-      if (bytes[2] == 'D') keys.push_back({Key::Kind::kBack});
-      if (bytes[2] == 'C') keys.push_back({Key::Kind::kShow});
-      bytes.remove_prefix(3);
+    if (const size_t length = LengthOfSequence(bytes); length > 0) {
+      // Arrows, in both of a terminal's modes. Other keys, such as F5 ("\x1b[15~"), are ignored.
+      const char last = bytes[length - 1];
+      if (last == 'A') keys.push_back({Key::Kind::kUp});
+      if (last == 'B') keys.push_back({Key::Kind::kDown});
+      if (last == 'D') keys.push_back({Key::Kind::kBack});
+      if (last == 'C') keys.push_back({Key::Kind::kShow});
+      bytes.remove_prefix(length);
       continue;
     }
     const char c = bytes[0];
@@ -333,23 +379,30 @@ std::vector<Key> KeysIn(absl::string_view bytes) {
   return keys;
 }
 
-View Pressed(View view, const Key& key, int num_tasks) {
+View Pressed(View view, const Key& key, const std::vector<std::string>& rows) {
+  const int num_rows = static_cast<int>(rows.size());
+  const auto select = [&](int row) {
+    if (num_rows > 0) view.selected = rows[std::clamp(row, 0, num_rows - 1)];
+  };
+  const int selected = IndexOf(rows, view.selected);
   switch (key.kind) {
     case Key::Kind::kServers: view.order = Order::kServersFirst; break;
     case Key::Kind::kWorkers: view.order = Order::kWorkersFirst; break;
     case Key::Kind::kCluster: view.order = Order::kCluster; break;
-    case Key::Kind::kUp: --view.selected; break;
-    case Key::Kind::kDown: ++view.selected; break;
-    case Key::Kind::kShow: view.is_detailed = true; break;
+    case Key::Kind::kUp: select(selected - 1); break;
+    case Key::Kind::kDown: select(selected + 1); break;
+    case Key::Kind::kShow:
+      select(selected);
+      view.is_detailed = true;
+      break;
     case Key::Kind::kBack: view.is_detailed = false; break;
     case Key::Kind::kRow:
-      if (key.row > num_tasks) break;
-      view.selected = key.row - 1;
+      if (key.row > num_rows) break;
+      select(key.row - 1);
       view.is_detailed = true;
       break;
     case Key::Kind::kQuit: break;
   }
-  view.selected = std::clamp(view.selected, 0, std::max(0, num_tasks - 1));
   return view;
 }
 

@@ -38,8 +38,9 @@ enum class Order : uint8_t {
 
 struct View {
   Order order = Order::kCluster;
-  // The row of the selected task among all rows.
-  int selected = 0;
+  // The address of the selected task, which stays selected wherever its row goes. Empty, or of no
+  // task: the first row is selected.
+  std::string selected;
   // Whether the screen shows that task alone.
   bool is_detailed = false;
   // In columns and lines, at least 1. A height of 0: as many lines as there are, without the line
@@ -59,8 +60,10 @@ struct Line {
 
 // The screen: at most view.height lines of at most view.width columns, without control codes. Rates
 // are the differences to the reading `before`, which may be null, over the time between. A task
-// that was restarted in between has no rate. In a narrow terminal, columns are left out and texts
-// are cut. If there are more rows than lines, those around the selected one are shown. Pure.
+// that was restarted in between has no rate. A row about which the coordinator has found something
+// (without a coordinator: the task itself) is an alarm, and tells it after a "!". In a narrow
+// terminal, columns are left out and texts are cut. If there are more rows than lines, those around
+// the selected one are shown. Pure.
 std::vector<Line> Draw(const Reading& now, const Reading* before, const View& view);
 
 // What a user has pressed.
@@ -76,8 +79,11 @@ struct Key {
 // The keys in the bytes of a terminal. Others are ignored. Pure.
 std::vector<Key> KeysIn(absl::string_view bytes);
 
-// The view after a key other than kQuit. `num_tasks`: the rows. Pure.
-View Pressed(View view, const Key& key, int num_tasks);
+// The addresses of the tasks in the order of the rows that Draw shows. Pure.
+std::vector<std::string> RowsOf(const Reading& now, const Reading* before, Order order);
+
+// The view after a key other than kQuit. `rows`: RowsOf what the screen shows. Pure.
+View Pressed(View view, const Key& key, const std::vector<std::string>& rows);
 
 }  // namespace divvy::top
 

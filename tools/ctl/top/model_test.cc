@@ -124,6 +124,31 @@ TEST(TopModelTest, WhatATaskWaitsForComesBeforeWhatItDoes) {
   EXPECT_THAT(Draw(now, &kBefore, Wide())[5].text, HasSubstr("  7s: ps 1"));
 }
 
+TEST(TopModelTest, ATaskAboutWhichTheCoordinatorHasFoundSomethingIsMarked) {
+  Reading now = kNow;
+  v1::TaskStatus::Finding& found = *now.tasks[0].task.add_findings();
+  found.set_job(v1::PS);
+  found.set_index(0);
+  found.set_text("hot: 5.1 x the mean of rows");
+  now.tasks[2].task.add_findings()->set_text("the coordinator tells it, too");
+  std::vector<Line> lines = Draw(now, &kBefore, Wide());
+  EXPECT_EQ(lines[4].kind, Line::Kind::kAlarm);
+  EXPECT_THAT(lines[4].text, HasSubstr("  ! hot: 5.1 x the mean of rows"));
+  for (const size_t other : {3, 5, 6}) {
+    EXPECT_EQ(lines[other].kind, Line::Kind::kPlain);
+    EXPECT_THAT(lines[other].text, Not(HasSubstr("!")));
+  }
+  View view = Wide();
+  view.selected = "ps-0:2222";
+  view.is_detailed = true;
+  EXPECT_THAT(Text(Draw(now, &kBefore, view)), HasSubstr("\nfound    hot: 5.1 x the mean of rows"));
+  // Without a coordinator.
+  found.set_job(v1::PS);
+  *now.tasks[1].task.add_findings() = found;
+  now.tasks[0] = Away("chief");
+  EXPECT_THAT(Text(Draw(now, &kBefore, Wide())), HasSubstr("! hot"));
+}
+
 TEST(TopModelTest, ATaskThatDoesNotAnswerIsMarkedWithTheReason) {
   Reading now = kNow;
   now.tasks[1] = Away("ps 0");
@@ -185,7 +210,7 @@ TEST(TopModelTest, ManyTasksAreScrolledSoThatTheSelectedOneIsShown) {
   View view;
   view.height = 10;
   for (int selected = 0; selected < 51; ++selected) {
-    view.selected = selected;
+    view.selected = now.tasks[selected].address;
     const std::vector<Line> lines = Draw(now, nullptr, view);
     EXPECT_EQ(lines.size(), 10u);
     int marked = 0;
@@ -217,7 +242,7 @@ TEST(TopModelTest, OneTaskIsShownWithAllThatItSays) {
   table.mutable_stats()->set_rows(12);
   for (const char* text : {"the disk", "worker 1"}) server.add_waits()->set_text(text);
   View view = Wide();
-  view.selected = 1;
+  view.selected = "ps-0:2222";
   view.is_detailed = true;
   const std::string text = Text(Draw(now, &kBefore, view));
   for (const char* part : {"\nps 0\n", "address  ps-0:2222\n", "load     40.0 commits/s\n",
@@ -225,6 +250,7 @@ TEST(TopModelTest, OneTaskIsShownWithAllThatItSays) {
                            "waits    0: the disk\n", "waits    0: worker 1"})
     EXPECT_THAT(text, HasSubstr(part));
   now.tasks[1] = Away("ps 0");
+  view.selected = "away:2222";
   view.width = 20;
   EXPECT_THAT(Text(Draw(now, nullptr, view)), HasSubstr("\ncannot reach away:22\n22"));
 }
@@ -236,7 +262,7 @@ TEST(TopModelTest, WhatATaskSaysCommandsNoTerminal) {
   for (const bool is_detailed : {false, true}) {
     View view = Wide();
     view.is_detailed = is_detailed;
-    view.selected = 1;
+    view.selected = "ps-0:2222";
     EXPECT_EQ(Text(Draw(now, nullptr, view)).find_first_of("\x1b\x07"), std::string::npos);
   }
 }
@@ -249,21 +275,48 @@ TEST(TopKeysTest, LettersDigitsAndArrowsAreKeys) {
               ElementsAre(Key{K::kUp}, Key{K::kDown}, Key{K::kShow}, Key{K::kBack}));
   EXPECT_THAT(KeysIn("xyz\t\x1b[Z"), IsEmpty());
   EXPECT_THAT(KeysIn("\x1b["), ElementsAre(Key{K::kBack})) << "half a sequence";
+  EXPECT_THAT(KeysIn("\x1b[15~\x1b[3;2~\x1bOP"), IsEmpty()) << "F5, Shift-Delete, F1";
+  EXPECT_THAT(KeysIn("\x1b[1;5Bq"), ElementsAre(Key{K::kDown}, Key{K::kQuit})) << "Ctrl-Down";
 }
 
 TEST(TopKeysTest, TheSelectionStaysAmongTheTasks) {
   using K = Key::Kind;
-  View view = Pressed(View(), {K::kUp}, 3);
-  EXPECT_EQ(view.selected, 0);
-  for (int i = 0; i < 5; ++i) view = Pressed(view, {K::kDown}, 3);
-  EXPECT_EQ(view.selected, 2);
-  view = Pressed(view, {K::kRow, 2}, 3);
-  EXPECT_EQ(view.selected, 1);
+  const std::vector<std::string> rows = {"a", "b", "c"};
+  View view = Pressed(View(), {K::kUp}, rows);
+  EXPECT_EQ(view.selected, "a");
+  for (int i = 0; i < 5; ++i) view = Pressed(view, {K::kDown}, rows);
+  EXPECT_EQ(view.selected, "c");
+  view = Pressed(view, {K::kRow, 2}, rows);
+  EXPECT_EQ(view.selected, "b");
   EXPECT_TRUE(view.is_detailed);
-  EXPECT_FALSE(Pressed(view, {K::kBack}, 3).is_detailed);
-  EXPECT_EQ(Pressed(view, {K::kRow, 9}, 3).selected, 1) << "there is no ninth task";
-  EXPECT_EQ(Pressed(view, {K::kDown}, 0).selected, 0);
-  EXPECT_EQ(Pressed(view, {K::kServers}, 3).order, Order::kServersFirst);
+  EXPECT_FALSE(Pressed(view, {K::kBack}, rows).is_detailed);
+  EXPECT_EQ(Pressed(view, {K::kRow, 9}, rows).selected, "b") << "there is no ninth task";
+  EXPECT_EQ(Pressed(View(), {K::kDown}, {}).selected, "");
+  EXPECT_EQ(Pressed(view, {K::kServers}, rows).order, Order::kServersFirst);
+  EXPECT_EQ(Pressed(View(), {K::kShow}, rows).selected, "a");
+}
+
+TEST(TopKeysTest, TheSelectedTaskStaysSelectedWhereverItsRowGoes) {
+  using K = Key::Kind;
+  View view = Wide();
+  view.height = 24;
+  view = Pressed(view, {K::kWorkers}, RowsOf(kNow, &kBefore, view.order));
+  EXPECT_THAT(RowsOf(kNow, &kBefore, view.order),
+              ElementsAre("worker-1:2222", "worker-0:2222", "chief:2222", "ps-0:2222"));
+  view = Pressed(view, {K::kDown}, RowsOf(kNow, &kBefore, view.order));
+  const auto selected = [&view](const Reading& now) {
+    std::string text;
+    for (const Line& line : Draw(now, &kBefore, view)) {
+      if (line.kind == Line::Kind::kSelected) text += line.text.substr(0, 11);
+    }
+    return text;
+  };
+  EXPECT_EQ(selected(kNow), "2  worker 0");
+  Reading later = kNow;
+  later.tasks[2].task.mutable_worker()->set_reported(9000);
+  EXPECT_EQ(selected(later), "1  worker 0");
+  view = Pressed(view, {K::kCluster}, RowsOf(later, &kBefore, view.order));
+  EXPECT_EQ(selected(later), "3  worker 0");
 }
 
 }  // namespace

@@ -18,8 +18,9 @@
 namespace divvy::top {
 namespace {
 
-// The second screen, and no cursor; and back.
-constexpr absl::string_view kEnter = "\x1b[?1049h\x1b[?25l", kLeave = "\x1b[0m\x1b[?25h\x1b[?1049l";
+// The second screen, no cursor, and no new line at the end of a full one; and back.
+constexpr absl::string_view kEnter = "\x1b[?1049h\x1b[?25l\x1b[?7l",
+                            kLeave = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l";
 constexpr absl::string_view kHome = "\x1b[H", kRestOfLine = "\x1b[K", kRestOfScreen = "\x1b[J";
 
 constexpr int kReported[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT, SIGWINCH};
@@ -159,10 +160,12 @@ void Screen::Show(const std::vector<Line>& lines) {
                                     : line.kind == Line::Kind::kSelected ? "\x1b[7m"
                                     : line.kind == Line::Kind::kAlarm    ? alarm
                                                                          : "";
-    absl::StrAppend(&text, i == 0 ? "" : "\r\n", style, line.text, style.empty() ? "" : "\x1b[0m",
-                    kRestOfLine);
+    // Erased before it is written: after a full line the cursor stands on its last column.
+    absl::StrAppend(&text, i == 0 ? "" : "\r\n",
+                    i + 1 == lines.size() ? kRestOfScreen : kRestOfLine, style, line.text,
+                    style.empty() ? "" : "\x1b[0m");
   }
-  absl::StrAppend(&text, kRestOfScreen);
+  if (lines.empty()) absl::StrAppend(&text, kRestOfScreen);
   Write(text);
 }
 

@@ -15,6 +15,7 @@ import unittest
 DIVVYCTL = os.path.realpath(sys.argv.pop(1))
 COMMAND = [DIVVYCTL, "top", "--addr=127.0.0.1:1,127.0.0.1:2"]  # nobody serves there
 ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
+NO_WRAP, WRAP = b"\x1b[?7l", b"\x1b[?7h"
 PATIENCE = 60
 
 
@@ -38,13 +39,16 @@ class Terminal:
         os.write(self.ours, text)
 
     def read_until(self, wanted):
-        """Forgets what was read before, and returns what came until `wanted`."""
+        """Forgets what was read before, and returns what came until `wanted`. The lines of a
+        terminal that is left wrap again."""
         self.seen = b""
         while wanted not in self.seen:
             ready, _, _ = select.select([self.ours], [], [], PATIENCE)
             if not ready:
                 raise AssertionError("no %r within %d s, but %r" % (wanted, PATIENCE, self.seen[-2000:]))
             self.seen += os.read(self.ours, 65536)
+        if wanted == LEAVE and WRAP not in self.seen:
+            raise AssertionError("lines do not wrap: %r" % self.seen[-2000:])
         return self.seen
 
     def mode(self):
@@ -69,6 +73,7 @@ class TopTest(unittest.TestCase):
         self.addCleanup(terminal.close)
         shown = terminal.read_until(b"q quit")
         self.assertIn(ENTER, shown)
+        self.assertIn(NO_WRAP, shown)
         self.assertNotEqual(terminal.mode(), terminal.before)
         return terminal
 
@@ -129,7 +134,9 @@ class TopTest(unittest.TestCase):
     def test_it_follows_the_size_of_the_terminal(self):
         terminal = self.start()
         terminal.resize(6, 20)
-        terminal.read_until(b"q quit  p servers fi\x1b[0m")
+        # Its lines are erased before they are written, so the last column stays.
+        shown = terminal.read_until(b"\x1b[J\x1b[1mq quit  p servers fi\x1b[0m")
+        self.assertIn(b"\x1b[K", shown)
         terminal.type(b"q")
         self.assertEqual(terminal.end(), (0, True))
 

@@ -87,7 +87,11 @@ class Readings {
  public:
   void Add(Reading reading) { before_ = std::exchange(now_, std::move(reading)); }
   bool is_empty() const { return !now_; }
-  int num_tasks() const { return now_ ? static_cast<int>(now_->tasks.size()) : 0; }
+  // The addresses of the rows that Draw shows.
+  std::vector<std::string> Rows(top::Order order) const {
+    if (!now_) return {};
+    return top::RowsOf(*now_, before_ ? &*before_ : nullptr, order);
+  }
   bool all_answer() const {
     return std::all_of(now_->tasks.begin(), now_->tasks.end(),
                        [](const top::TaskReading& task) { return task.status.ok(); });
@@ -121,7 +125,7 @@ int ShowOnScreen(StatusOptions options, top::Screen& screen) {
     if (event.is_closed) return EXIT_SUCCESS;
     for (const top::Key& key : top::KeysIn(event.bytes)) {
       if (key.kind == top::Key::Kind::kQuit) return EXIT_SUCCESS;
-      view = top::Pressed(view, key, readings.num_tasks());
+      view = top::Pressed(view, key, readings.Rows(view.order));
     }
     if (std::optional<Reading> reading = reader.Take()) {
       readings.Add(*std::move(reading));
