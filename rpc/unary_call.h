@@ -113,8 +113,10 @@ void CallProto(const CallEnvironment& environment, const std::shared_ptr<Stub>& 
   Call& started = *call;
   auto on_end = [&executor, open = environment.open, address = environment.address,
                  call = std::move(call)](const grpc::Status& status) mutable {
-    absl::StatusOr<ProtoReply> reply = FromGrpc(status, address);
-    if (status.ok()) reply = std::move(call->reply);
+    // A StatusOr cannot be made from a status that is OK.
+    absl::StatusOr<ProtoReply> reply = status.ok()
+                                           ? absl::StatusOr<ProtoReply>(std::move(call->reply))
+                                           : absl::StatusOr<ProtoReply>(FromGrpc(status, address));
     if (status.error_code() == grpc::StatusCode::CANCELLED && open->closed())
       reply = absl::CancelledError("the client is closed");
     auto held = open->Take(call->context);
