@@ -170,11 +170,12 @@ void StatusHistory::FindIn(const v1::TaskStatus& status, Findings& findings) con
     const Sample& last = course->samples.back();
     const Sample& first = course->samples.front();
     const double waited = last.waited - first.waited, busy = last.busy - first.busy;
-    if (IsInputBound(waited, busy, absl::ToDoubleSeconds(last.at - first.at)))
-      AddFinding(
-          Finding::INPUT_BOUND, status,
-          absl::StrFormat("steps wait for their data %.0f %% of the time", 100 * waited / busy),
-          waited / busy, findings);
+    if (IsInputBound(waited, busy, absl::ToDoubleSeconds(last.at - first.at))) {
+      const double share = std::min(1.0, waited / busy);
+      AddFinding(Finding::INPUT_BOUND, status,
+                 absl::StrFormat("steps wait for their data %.0f %% of the time", 100 * share),
+                 share, findings);
+    }
   }
 }
 
