@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,16 @@ using Findings = google::protobuf::RepeatedPtrField<Finding>;
 
 // The span over which rates are taken.
 constexpr size_t kRateSamples = 7;
+// Bytes a second. A ps with less to do slows no step, however little the others have.
+constexpr double kBusyServer = 10e6;
+// Steps of a worker behind a median that is compared.
+constexpr double kLeastSteps = 20;
+
+// Whether the job has its state, so that its steps are new ones.
+bool HasState(const std::string& coordinator_state) {
+  return coordinator_state == "running" || coordinator_state == "ending" ||
+         coordinator_state == "over";
+}
 
 void AddFinding(Finding::Kind kind, const v1::TaskStatus& of, std::string text, double value,
                 Findings& findings) {
@@ -27,30 +38,6 @@ void AddFinding(Finding::Kind kind, const v1::TaskStatus& of, std::string text, 
   finding.set_value(value);
 }
 
-// Compares the tasks of a coordinator's status with each other.
-void Compare(const v1::CoordinatorStatus& job, Findings& findings) {
-  std::map<int, double> loads, medians;
-  std::map<int, const v1::TaskStatus*> servers, workers;
-  for (const v1::TaskStatus& task : job.tasks()) {
-    if (task.has_ps()) {
-      loads[task.index()] = task.ps().rows_per_second();
-      servers[task.index()] = &task;
-    } else if (task.has_worker()) {
-      medians[task.index()] = static_cast<double>(task.worker().step_p50_ns());
-      workers[task.index()] = &task;
-    }
-  }
-  for (const Outlier& hot : HotServers(loads))
-    AddFinding(Finding::HOT_PS, *servers[hot.index],
-               absl::StrFormat("hot: %.1f x the mean of rows", hot.multiple), hot.multiple,
-               findings);
-  for (const Outlier& slow : Stragglers(medians))
-    AddFinding(
-        Finding::STRAGGLER, *workers[slow.index],
-        absl::StrFormat("straggler: a step takes %.1f x the median of all workers", slow.multiple),
-        slow.multiple, findings);
-}
-
 }  // namespace
 
 StatusHistory::Sample StatusHistory::SampleOf(absl::Duration now, const v1::TaskStatus& status) {
@@ -58,16 +45,16 @@ StatusHistory::Sample StatusHistory::SampleOf(absl::Duration now, const v1::Task
   sample.at = now;
   if (status.has_coordinator()) {
     const v1::CoordinatorStatus& job = status.coordinator();
-    sample.steps = static_cast<double>(job.finished_steps() + job.finished_reads());
+    sample.total_steps = static_cast<double>(job.finished_steps() + job.finished_reads());
+    sample.ready = HasState(status.state());
     sample.examples = static_cast<double>(job.examples());
     if (job.has_loss()) sample.loss = job.loss();
-    for (const v1::TaskStatus& task : job.tasks())
-      sample.rows += static_cast<double>(task.ps().pull_rows() + task.ps().push_rows());
   } else if (status.has_ps()) {
     const v1::PsStatus& ps = status.ps();
     sample.rows = static_cast<double>(ps.pull_rows() + ps.push_rows());
     sample.bytes = static_cast<double>(ps.pull_bytes() + ps.push_bytes());
     sample.memory = static_cast<double>(ps.memory_bytes());
+    sample.ready = status.state() == "ready";
   } else if (status.has_worker()) {
     const v1::WorkerStatus& worker = status.worker();
     sample.steps = static_cast<double>(worker.reported());
@@ -78,7 +65,17 @@ StatusHistory::Sample StatusHistory::SampleOf(absl::Duration now, const v1::Task
   return sample;
 }
 
-void StatusHistory::AddOne(absl::Duration now, const v1::TaskStatus& status) {
+// A restore makes the total leap, and a rewind makes it fall. Only what is added to a job that has
+// its state counts.
+void StatusHistory::Accumulate(const Sample& before, double rows_of_others, Sample& sample) {
+  const bool counts = before.ready && sample.ready;
+  sample.steps =
+      before.steps + (counts ? std::max(0.0, sample.total_steps - before.total_steps) : 0);
+  sample.rows = before.rows + rows_of_others;
+}
+
+double StatusHistory::AddOne(absl::Duration now, const v1::TaskStatus& status,
+                             double rows_of_others) {
   Course& course = courses_[KeyOf(status)];
   const bool answers = status.role_case() != v1::TaskStatus::ROLE_NOT_SET;
   if (answers && course.incarnation != status.incarnation()) {
@@ -89,19 +86,29 @@ void StatusHistory::AddOne(absl::Duration now, const v1::TaskStatus& status) {
     course.state = status.state();
     course.state_since = now;
   }
-  if (!answers) return;
-  course.samples.push_back(SampleOf(now, status));
+  if (!answers) return 0;
+  Sample sample = SampleOf(now, status);
+  double moved = 0;
+  if (!course.samples.empty()) {
+    const Sample& before = course.samples.back();
+    if (status.has_coordinator()) Accumulate(before, rows_of_others, sample);
+    moved = std::max(0.0, sample.rows - before.rows);
+  }
+  course.samples.push_back(std::move(sample));
   if (course.samples.size() > kMost) course.samples.pop_front();
+  return moved;
 }
 
 void StatusHistory::Add(absl::Duration now, const v1::TaskStatus& status) {
   MutexLock lock(mu_);
   own_ = KeyOf(status);
   std::set<Key> present = {own_};
-  AddOne(now, status);
+  // Task by task, because a sum over those that answer would leap when one misses an answer.
+  double rows = 0;
   for (const v1::TaskStatus& task : status.coordinator().tasks()) {
-    if (present.insert(KeyOf(task)).second) AddOne(now, task);
+    if (present.insert(KeyOf(task)).second) rows += AddOne(now, task, 0);
   }
+  AddOne(now, status, rows);
   for (auto course = courses_.begin(); course != courses_.end();)
     course = present.count(course->first) > 0 ? std::next(course) : courses_.erase(course);
 }
@@ -146,9 +153,13 @@ void StatusHistory::CompleteOne(absl::Duration now, v1::TaskStatus& status) cons
 void StatusHistory::FindIn(const v1::TaskStatus& status, Findings& findings) const {
   const Course* const course = Find(status);
   if (course == nullptr) return;
-  if (status.has_ps() && status.ps().memory_limit_bytes() > 0) {
+  if (status.has_ps() && status.state() == "ready" && status.ps().memory_limit_bytes() > 0) {
+    // What a load adds is no growth.
     std::vector<TimedValue> memory;
-    for (const Sample& sample : course->samples) memory.push_back({sample.at, sample.memory});
+    for (const Sample& sample : course->samples) {
+      if (!sample.ready) memory.clear();
+      if (sample.ready) memory.push_back({sample.at, sample.memory});
+    }
     const auto full = TimeUntil(memory, static_cast<double>(status.ps().memory_limit_bytes()));
     if (full)
       AddFinding(Finding::MEMORY_FORECAST, status,
@@ -157,14 +168,46 @@ void StatusHistory::FindIn(const v1::TaskStatus& status, Findings& findings) con
   }
   if (status.has_worker() && course->samples.size() >= kRateSamples) {
     const Sample& last = course->samples.back();
-    const Sample& first = course->samples[course->samples.size() - kRateSamples];
+    const Sample& first = course->samples.front();
     const double waited = last.waited - first.waited, busy = last.busy - first.busy;
-    if (IsInputBound(waited, busy, absl::ToDoubleSeconds(last.at - first.at)))
-      AddFinding(
-          Finding::INPUT_BOUND, status,
-          absl::StrFormat("steps wait for their data %.0f %% of the time", 100 * waited / busy),
-          waited / busy, findings);
+    if (IsInputBound(waited, busy, absl::ToDoubleSeconds(last.at - first.at))) {
+      const double share = std::min(1.0, waited / busy);
+      AddFinding(Finding::INPUT_BOUND, status,
+                 absl::StrFormat("steps wait for their data %.0f %% of the time", 100 * share),
+                 share, findings);
+    }
   }
+}
+
+bool StatusHistory::HasMedian(const v1::TaskStatus& status) const {
+  const Course* const course = Find(status);
+  return course != nullptr && !course->samples.empty() &&
+         course->samples.back().steps - course->samples.front().steps >= kLeastSteps;
+}
+
+void StatusHistory::Compare(const v1::CoordinatorStatus& job, Findings& findings) const {
+  std::map<int, double> loads, medians;
+  std::map<int, const v1::TaskStatus*> servers, workers;
+  for (const v1::TaskStatus& task : job.tasks()) {
+    if (task.has_ps()) {
+      loads[task.index()] = task.ps().rows_per_second();
+      servers[task.index()] = &task;
+    } else if (task.has_worker() && HasMedian(task)) {
+      medians[task.index()] = static_cast<double>(task.worker().step_p50_ns());
+      workers[task.index()] = &task;
+    }
+  }
+  for (const Outlier& hot : HotServers(loads)) {
+    if (servers[hot.index]->ps().bytes_per_second() < kBusyServer) continue;
+    AddFinding(Finding::HOT_PS, *servers[hot.index],
+               absl::StrFormat("hot: %.1f x the mean of rows", hot.multiple), hot.multiple,
+               findings);
+  }
+  for (const Outlier& slow : Stragglers(medians))
+    AddFinding(
+        Finding::STRAGGLER, *workers[slow.index],
+        absl::StrFormat("straggler: a step takes %.1f x the median of all workers", slow.multiple),
+        slow.multiple, findings);
 }
 
 void StatusHistory::Complete(absl::Duration now, v1::TaskStatus& status) const {
@@ -188,13 +231,15 @@ std::vector<StatusHistory::Picture> StatusHistory::Pictures() const {
   std::vector<Picture> pictures;
   if (found == courses_.end()) return pictures;
   const std::deque<Sample>& samples = found->second.samples;
-  const auto rate = [&](const char* title, double Sample::*count) {
+  const auto rate = [&](const char* title, double Sample::*count,
+                        double most = std::numeric_limits<double>::infinity()) {
     Picture picture{title, {}};
     for (size_t i = 1; i < samples.size(); ++i) {
       const double seconds = absl::ToDoubleSeconds(samples[i].at - samples[i - 1].at);
       if (seconds > 0)
         picture.points.push_back(
-            {samples[i].at, std::max(0.0, samples[i].*count - samples[i - 1].*count) / seconds});
+            {samples[i].at,
+             std::min(most, std::max(0.0, samples[i].*count - samples[i - 1].*count) / seconds)});
     }
     pictures.push_back(std::move(picture));
   };
@@ -221,7 +266,7 @@ std::vector<StatusHistory::Picture> StatusHistory::Pictures() const {
     case v1::WORKER:
       rate("steps/s", &Sample::steps);
       value("median step, s", [](const Sample& sample) { return sample.median; });
-      rate("waits for data, share", &Sample::waited);
+      rate("waits for data, share", &Sample::waited, /*most=*/1);
       break;
     default: break;
   }

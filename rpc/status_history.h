@@ -35,7 +35,8 @@ class StatusHistory {
   void Add(absl::Duration now, const v1::TaskStatus& status);
 
   // Fills in what the samples tell: state_ns, the rates and the findings; in the tasks of a
-  // coordinator's status, too. Rates are those of the last 30 s.
+  // coordinator's status, too. Rates are those of the last 30 s. The steps that a coordinator has
+  // restored are in no rate, and neither are the rows of a ps that does not answer.
   void Complete(absl::Duration now, v1::TaskStatus& status) const;
 
   // The course of a number.
@@ -49,11 +50,14 @@ class StatusHistory {
  private:
   struct Sample {
     absl::Duration at;
-    // Grow in the life of the process.
+    // Grow in the life of the process. Of a coordinator, steps and rows are those that were seen to
+    // come: see Accumulate.
     double steps = 0, examples = 0, rows = 0, bytes = 0, busy = 0, waited = 0;
-    // Values.
-    double memory = 0, median = 0;
+    // Values. `total_steps`: of a coordinator, with those that it has restored.
+    double memory = 0, median = 0, total_steps = 0;
     std::optional<double> loss;
+    // A ps serves its shards; a coordinator's job has its state.
+    bool ready = false;
   };
   struct Course {
     uint64_t incarnation = 0;
@@ -67,10 +71,20 @@ class StatusHistory {
   static Key KeyOf(const v1::TaskStatus& status) {
     return {static_cast<int>(status.job()), status.index()};
   }
-  void AddOne(absl::Duration now, const v1::TaskStatus& status) DIVVY_REQUIRES(mu_);
+  // Adds a sample of one task. The result: the rows that it has moved since its last sample.
+  double AddOne(absl::Duration now, const v1::TaskStatus& status, double rows_of_others)
+      DIVVY_REQUIRES(mu_);
+  // Makes the steps and rows of a coordinator's `sample` from those of the one before.
+  static void Accumulate(const Sample& before, double rows_of_others, Sample& sample);
   // Null: there is no sample of this life of the task.
   const Course* Find(const v1::TaskStatus& status) const DIVVY_REQUIRES(mu_);
   void CompleteOne(absl::Duration now, v1::TaskStatus& status) const DIVVY_REQUIRES(mu_);
+  // Whether a worker has reported enough steps for its median to be compared with others.
+  bool HasMedian(const v1::TaskStatus& status) const DIVVY_REQUIRES(mu_);
+  // Compares the tasks of a coordinator's status with each other.
+  void Compare(const v1::CoordinatorStatus& job,
+               google::protobuf::RepeatedPtrField<v1::TaskStatus::Finding>& findings) const
+      DIVVY_REQUIRES(mu_);
   // Adds what has been found of `status` alone.
   void FindIn(const v1::TaskStatus& status,
               google::protobuf::RepeatedPtrField<v1::TaskStatus::Finding>& findings) const

@@ -1,5 +1,7 @@
 #include "rpc/status_history.h"
 
+#include <algorithm>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -15,7 +17,8 @@ using Finding = v1::TaskStatus::Finding;
 // The time of sample i.
 absl::Duration At(int i) { return absl::Hours(7) + i * StatusHistory::kEvery; }
 
-v1::TaskStatus Ps(int index, int64_t memory, int64_t rows, uint64_t incarnation = 1) {
+v1::TaskStatus Ps(int index, int64_t memory, int64_t rows, uint64_t incarnation = 1,
+                  int64_t row_bytes = 10) {
   v1::TaskStatus status;
   status.set_job(v1::PS);
   status.set_index(index);
@@ -24,16 +27,18 @@ v1::TaskStatus Ps(int index, int64_t memory, int64_t rows, uint64_t incarnation 
   status.mutable_ps()->set_memory_bytes(memory);
   status.mutable_ps()->set_memory_limit_bytes(1000);
   status.mutable_ps()->set_pull_rows(rows);
-  status.mutable_ps()->set_push_bytes(rows * 10);
+  status.mutable_ps()->set_push_bytes(rows * row_bytes);
   return status;
 }
 
-v1::TaskStatus Worker(int index, double median, double busy = 0, double waited = 0) {
+v1::TaskStatus Worker(int index, double median, double busy = 0, double waited = 0,
+                      int64_t reported = 0) {
   v1::TaskStatus status;
   status.set_job(v1::WORKER);
   status.set_index(index);
   status.set_state("running");
   const auto ns = [](double seconds) { return static_cast<int64_t>(seconds * 1e9); };
+  status.mutable_worker()->set_reported(reported);
   status.mutable_worker()->set_step_p50_ns(ns(median));
   status.mutable_worker()->set_busy_ns(ns(busy));
   status.mutable_worker()->set_input_wait_ns(ns(waited));
@@ -99,6 +104,23 @@ TEST(StatusHistoryTest, GrowingMemoryHasAForecast) {
   EXPECT_EQ(status.findings(0).text(), "memory is full in 1 min 5 s at this rate");
 }
 
+TEST(StatusHistoryTest, WhatALoadAddsToMemoryIsNoGrowth) {
+  StatusHistory history;
+  v1::TaskStatus status;
+  const auto add = [&](int i, const char* state, int64_t memory) {
+    status = Ps(3, memory, 0);
+    status.set_state(state);
+    history.Add(At(i), status);
+    history.Complete(At(i), status);
+  };
+  for (int i = 0; i < 12; ++i) add(i, "loading", 25 * i);
+  EXPECT_THAT(status.findings(), IsEmpty());
+  for (int i = 12; i < 20; ++i) add(i, "ready", 300);
+  EXPECT_THAT(status.findings(), IsEmpty());
+  for (int i = 20; i < 40; ++i) add(i, "ready", 300 + 25 * (i - 20));
+  EXPECT_THAT(status.findings(), SizeIs(1));
+}
+
 TEST(StatusHistoryTest, ATaskThatWasStartedAgainBeginsAnew) {
   StatusHistory history;
   for (int i = 0; i < 12; ++i) history.Add(At(i), Ps(0, 400 + 25 * i, 100 * i));
@@ -132,9 +154,11 @@ TEST(StatusHistoryTest, TheCoordinatorComparesItsTasks) {
   StatusHistory history;
   v1::TaskStatus status;
   for (int i = 0; i < 10; ++i) {
-    status = Chief({Ps(0, 10, 100 * i), Ps(1, 10, 100 * i), Ps(2, 10, 1400 * i), Ps(3, 10, 100 * i),
-                    Worker(0, 0.1), Worker(1, 0.1), Worker(2, 0.4)},
-                   50 * i);
+    status = Chief(
+        {Ps(0, 10, 100 * i), Ps(1, 10, 100 * i), Ps(2, 10, 1400 * i, 1, /*row_bytes=*/100'000),
+         Ps(3, 10, 100 * i), Worker(0, 0.1, 0, 0, 3 * i), Worker(1, 0.1, 0, 0, 3 * i),
+         Worker(2, 0.4, 0, 0, 3 * i)},
+        50 * i);
     history.Add(At(i), status);
   }
   history.Complete(At(10), status);
@@ -147,6 +171,75 @@ TEST(StatusHistoryTest, TheCoordinatorComparesItsTasks) {
   EXPECT_EQ(status.findings(1).job(), v1::WORKER);
   EXPECT_EQ(status.findings(1).index(), 2);
   EXPECT_THAT(status.findings(1).value(), DoubleNear(4, 1e-9));
+}
+
+TEST(StatusHistoryTest, TasksThatHaveLittleToDoAreNotCompared) {
+  StatusHistory history;
+  v1::TaskStatus status;
+  for (int i = 0; i < 10; ++i) {
+    // The second ps has 14 times the rows of the first, and 2800 bytes a second.
+    status = Chief({Ps(0, 10, 100 * i), Ps(1, 10, 1400 * i), Worker(0, 0.1, 0, 0, 2 * i),
+                    Worker(1, 0.1, 0, 0, 2 * i), Worker(2, 0.4, 0, 0, 2 * i)});
+    history.Add(At(i), status);
+  }
+  history.Complete(At(10), status);
+  EXPECT_THAT(status.findings(), IsEmpty());
+}
+
+TEST(StatusHistoryTest, StepsThatAreRestoredOrReplayedAreInNoRate) {
+  StatusHistory history;
+  v1::TaskStatus status;
+  const auto add = [&](int i, const char* state, int64_t steps) {
+    status = Chief({}, steps);
+    status.set_state(state);
+    history.Add(At(i), status);
+  };
+  for (int i = 0; i < 4; ++i) add(i, "attaching", 0);
+  add(4, "loading", 100'000);
+  for (int i = 5; i < 10; ++i) add(i, "running", 100'000 + 50 * (i - 5));
+  history.Complete(At(9), status);
+  // Samples 3 to 9: 200 steps in 30 s.
+  EXPECT_THAT(status.coordinator().steps_per_second(), DoubleNear(200 / 30.0, 1e-9));
+  add(10, "replaying", 100'050);
+  add(11, "running", 100'250);
+  add(12, "running", 100'300);
+  const auto pictures = history.Pictures();
+  ASSERT_THAT(pictures[0].points, SizeIs(12));
+  for (const TimedValue& point : pictures[0].points) EXPECT_LE(point.value, 10);
+  EXPECT_EQ(pictures[0].points[9].value, 0) << "it replays";
+  EXPECT_EQ(pictures[0].points[10].value, 0) << "these steps were counted before";
+  EXPECT_EQ(pictures[0].points[11].value, 10);
+}
+
+TEST(StatusHistoryTest, AMissedAnswerIsNoLeapOfTheRowsOfAll) {
+  StatusHistory history;
+  v1::TaskStatus away;
+  away.set_job(v1::PS);
+  away.set_index(1);
+  away.set_state("no answer");
+  for (int i = 0; i < 10; ++i)
+    history.Add(At(i), Chief({Ps(0, 10, 50 * i), i == 5 ? away : Ps(1, 10, 1'000'000 + 50 * i)}));
+  const auto pictures = history.Pictures();
+  ASSERT_THAT(pictures, SizeIs(4));
+  ASSERT_THAT(pictures[3].points, SizeIs(9));
+  for (int i = 1; i < 10; ++i) {
+    // Sample 6 has the rows of two intervals of the second ps.
+    EXPECT_EQ(pictures[3].points[i - 1].value, i == 5 ? 10 : i == 6 ? 30 : 20) << i;
+  }
+}
+
+TEST(StatusHistoryTest, AShortWaitForDataIsNoFinding) {
+  StatusHistory history;
+  v1::TaskStatus status;
+  for (int i = 0; i < 30; ++i) {
+    // Two threads wait from sample 20 on.
+    status = Worker(0, 0.1, 10.0 * i, 10.0 * std::max(0, i - 20));
+    history.Add(At(i), status);
+  }
+  history.Complete(At(30), status);
+  EXPECT_EQ(status.worker().input_wait_share(), 1) << "of the last 30 s";
+  EXPECT_THAT(status.findings(), IsEmpty());
+  EXPECT_EQ(history.Pictures()[2].points.back().value, 1) << "2 s of waits in a second";
 }
 
 TEST(StatusHistoryTest, AWorkerThatWaitsForItsDataIsTold) {

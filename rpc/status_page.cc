@@ -1,6 +1,7 @@
 #include "rpc/status_page.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -187,27 +188,32 @@ std::string TaskTable(const v1::TaskStatus& status) {
   return table + "</table>\n";
 }
 
-// A line over time. Empty if there are fewer than two points.
+// A line over time, of the points that are finite: a loss may be none. Empty if there are fewer
+// than two of them.
 std::string Svg(const StatusHistory::Picture& picture) {
   constexpr double kWidth = 240, kHeight = 48;
-  if (picture.points.size() < 2) return "";
-  double least = 0, most = 0;
+  std::vector<TimedValue> points;
   for (const TimedValue& point : picture.points) {
+    if (std::isfinite(point.value)) points.push_back(point);
+  }
+  if (points.size() < 2) return "";
+  double least = 0, most = 0;
+  for (const TimedValue& point : points) {
     least = std::min(least, point.value);
     most = std::max(most, point.value);
   }
   const double height = most > least ? most - least : 1;
-  const absl::Duration begin = picture.points.front().at;
-  const double span = absl::ToDoubleSeconds(picture.points.back().at - begin);
+  const absl::Duration begin = points.front().at;
+  const double span = absl::ToDoubleSeconds(points.back().at - begin);
   std::string line;
-  for (const TimedValue& point : picture.points)
+  for (const TimedValue& point : points)
     absl::StrAppendFormat(&line, "%.1f,%.1f ",
                           kWidth * absl::ToDoubleSeconds(point.at - begin) / span,
                           kHeight * (most - point.value) / height);
   return absl::StrFormat(
       "<figure><figcaption>%s: %s, at most %s</figcaption><svg viewBox=\"0 -1 %.0f %.0f\" "
       "width=\"%.0f\" height=\"%.0f\" role=\"img\"><polyline points=\"%s\"/></svg></figure>\n",
-      Escaped(picture.title), NumberText(picture.points.back().value), NumberText(most), kWidth,
+      Escaped(picture.title), NumberText(points.back().value), NumberText(most), kWidth,
       kHeight + 2, kWidth, kHeight, line);
 }
 

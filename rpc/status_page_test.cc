@@ -1,5 +1,7 @@
 #include "rpc/status_page.h"
 
+#include <cmath>
+#include <limits>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -97,6 +99,21 @@ TEST(StatusPageTest, APictureIsALine) {
   EXPECT_THAT(HtmlOf(Ps(), context), AllOf(HasSubstr("steps/s: 4, at most 4"),
                                            HasSubstr("<polyline points=\"0.0,48.0 240.0,0.0 \"/>"),
                                            Not(HasSubstr("too few"))));
+}
+
+TEST(StatusPageTest, APictureSkipsPointsThatAreNotFinite) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  PageContext context;
+  context.pictures = {{"loss",
+                       {{absl::Seconds(5), std::nan("")},
+                        {absl::Seconds(10), 0},
+                        {absl::Seconds(15), kInfinity},
+                        {absl::Seconds(20), 4},
+                        {absl::Seconds(25), -kInfinity}}},
+                      {"one is left", {{absl::Seconds(5), 1}, {absl::Seconds(10), std::nan("")}}}};
+  EXPECT_THAT(HtmlOf(Ps(), context), AllOf(HasSubstr("loss: 4, at most 4"),
+                                           HasSubstr("<polyline points=\"0.0,48.0 240.0,0.0 \"/>"),
+                                           Not(HasSubstr("one is left"))));
 }
 
 TEST(StatusPageTest, TheNewestWarningIsFirst) {

@@ -178,7 +178,7 @@ void CheckpointMaker::OnCommitted(CheckpointId id, const absl::Status& committed
   newest_ = id;
   durable_steps_ = run.cut.state.finished_steps;
   ++stats_.made;
-  stats_.last_success = clock_.Elapsed();
+  stats_.last_success = clock_.WallTime();
   stats_.last_took = clock_.Elapsed() - run.began;
   stats_.last_bytes = static_cast<int64_t>(run.bytes);
   if (options_.metrics != nullptr)
@@ -200,6 +200,7 @@ void CheckpointMaker::OnCommitted(CheckpointId id, const absl::Status& committed
 
 void CheckpointMaker::Drop() {
   if (!run_) return;
+  if (holding()) NoteHold();
   const CheckpointId id = run_->id;
   wanted_.insert(wanted_.begin(), run_->saves.begin(), run_->saves.end());
   run_.reset();
@@ -216,7 +217,6 @@ void CheckpointMaker::WorkersChanged() {
 void CheckpointMaker::GiveUp(const absl::Status& why) {
   const bool was_holding = holding();
   const CheckpointId id = run_->id;
-  if (was_holding) NoteHold();
   stats_.failed += !why.ok();
   Drop();
   if (was_holding) workers_.SendToAll(Release{id.serial});

@@ -251,7 +251,7 @@ TEST_F(CheckpointMakerTest, CountsAndMeasuresThoseThatAreMadeAndThoseThatFail) {
   EXPECT_EQ(maker_->stats().made, 0);
   Commit(absl::OkStatus());
   EXPECT_EQ(maker_->stats().made, 1);
-  EXPECT_EQ(maker_->stats().last_success, clock_.Elapsed());
+  EXPECT_EQ(maker_->stats().last_success, clock_.WallTime());
   EXPECT_EQ(maker_->stats().last_took, absl::Seconds(7));
   EXPECT_EQ(maker_->stats().held, absl::Seconds(2));
   EXPECT_EQ(metrics.checkpoint_duration_seconds.sum(), 7);
@@ -271,6 +271,21 @@ TEST_F(CheckpointMakerTest, CountsAndMeasuresThoseThatAreMadeAndThoseThatFail) {
   maker_->CheckTime(clock_.Elapsed());
   EXPECT_EQ(maker_->stats().failed, 1) << "a hold that takes too long is no fault of a disk";
   EXPECT_EQ(maker_->stats().held, absl::Seconds(8));
+}
+
+// A rewind drops an attempt without giving it up.
+TEST_F(CheckpointMakerTest, AHoldThatARewindEndsCountsOnce) {
+  MetricsRegistry registry;
+  CoordinatorMetrics metrics(registry);
+  options_.metrics = &metrics;
+  Ask();
+  maker_->OnNamed(Serial(1));
+  Advance(absl::Seconds(2));
+  maker_->Drop();
+  EXPECT_EQ(maker_->stats().held, absl::Seconds(2));
+  EXPECT_EQ(metrics.checkpoint_stall_seconds.sum(), 2);
+  maker_->Drop();
+  EXPECT_EQ(maker_->stats().held, absl::Seconds(2)) << "nothing is left to drop";
 }
 
 }  // namespace

@@ -299,8 +299,6 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
     int index = 0;
     // Empty: it has not registered yet.
     std::string address;
-    // It serves, or accepts steps.
-    bool up = false;
   };
   // All of them that are known: parameter servers first, each role by index. Does not block.
   std::vector<KnownTask> Tasks() const;

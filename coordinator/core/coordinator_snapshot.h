@@ -17,8 +17,8 @@ namespace divvy {
 struct CheckpointStats {
   // How many are on the disk, or were; and how many attempts failed because of a disk.
   int64_t made = 0, failed = 0;
-  // Clock::Elapsed() when the last one was complete.
-  std::optional<absl::Duration> last_success;
+  // Clock::WallTime() when the last one was complete.
+  std::optional<absl::Time> last_success;
   // Of the last one.
   absl::Duration last_took;
   int64_t last_bytes = 0;

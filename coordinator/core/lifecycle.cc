@@ -768,10 +768,9 @@ CoordinatorSnapshot CoordinatorCore::Snapshot() const {
 std::vector<CoordinatorCore::KnownTask> CoordinatorCore::Tasks() const {
   MutexLock lock(mu_);
   std::vector<KnownTask> tasks;
-  for (const Ps& ps : servers_)
-    tasks.push_back({Role::kPs, ps.index, ps.address, ps.attached && !ps.silent_since});
+  for (const Ps& ps : servers_) tasks.push_back({Role::kPs, ps.index, ps.address});
   for (const auto& [index, worker] : workers_.all())
-    tasks.push_back({Role::kWorker, index, worker.address, worker.state == Worker::State::kReady});
+    tasks.push_back({Role::kWorker, index, worker.address});
   return tasks;
 }
 

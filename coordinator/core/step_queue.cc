@@ -340,7 +340,8 @@ void StepQueue::OnReport(Worker& worker, Report report) {
   worker.run_time = absl::ZeroDuration();
   --in_flight_;
   max_staleness_ = std::max(max_staleness_, report.staleness);
-  num_runs_ += report.outcome != StepOutcome::kCancelled || !step->recalled;
+  // A cancelled step that took no time had not begun. One that began took at least 1 ns.
+  num_runs_ += report.outcome != StepOutcome::kCancelled || report.took > absl::ZeroDuration();
   const bool could_not = report.outcome == StepOutcome::kSystem;
   if (passes_.NoteEnds(worker, *step, report) && report.outcome == StepOutcome::kEndOfData)
     // Another worker has the data, so the step is run again.

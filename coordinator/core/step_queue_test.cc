@@ -520,5 +520,18 @@ TEST_F(StepQueueTest, ARunThatIsRepeatedDoesNotCount) {
   EXPECT_EQ(steps_.num_counted_runs(), 1);
 }
 
+TEST_F(StepQueueTest, ACancelledStepIsARunIfItHadBegun) {
+  Worker& worker = AddWorker(0);
+  Schedule("step");
+  FinishAfter(worker, absl::ZeroDuration(), StepOutcome::kCancelled);
+  EXPECT_EQ(steps_.num_runs(), 0);
+  // A step is recalled too late: it has begun.
+  Schedule("step");
+  ASSERT_FALSE(worker.in_flight.empty());
+  worker.in_flight.front()->recalled = true;
+  FinishAfter(worker, absl::Nanoseconds(1), StepOutcome::kCancelled);
+  EXPECT_EQ(steps_.num_runs(), 1);
+}
+
 }  // namespace
 }  // namespace divvy

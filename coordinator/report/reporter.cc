@@ -159,7 +159,10 @@ void Reporter::OnStep(const Metrics& metrics) {
   // If a metric changes its kind, BlockingCoordinator::RunSteps reports the error.
   Merge(metrics, recent_).IgnoreError();
   if (!trains_) return;
-  examples_ += Examples(metrics);
+  {
+    MutexLock reached_lock(reached_mu_);
+    examples_ += Examples(metrics);
+  }
   Merge(metrics, loop_).IgnoreError();
   if (events_ != nullptr) Merge(metrics, unrecorded_).IgnoreError();
 }
@@ -190,11 +193,13 @@ void Reporter::OnLoopEnd() {
 
 void Reporter::NoteLoss(const Metrics& metrics) {
   const auto loss = metrics.find("loss");
-  if (trains_ && loss != metrics.end()) loss_ = loss->second.value();
+  if (!trains_ || loss == metrics.end()) return;
+  MutexLock lock(reached_mu_);
+  loss_ = loss->second.value();
 }
 
 Reporter::Reached Reporter::reached() const {
-  MutexLock lock(mu_);
+  MutexLock lock(reached_mu_);
   return {static_cast<int64_t>(examples_), loss_};
 }
 
@@ -225,7 +230,7 @@ void Reporter::Summarize(int64_t peak_memory_bytes) {
   // An error has ended the job before any step, and its message needs no summary.
   if (now.finished_steps == 0) return;
   WriteLine(absl::StrCat(FormatCount(static_cast<double>(now.finished_steps)), " training steps, ",
-                         FormatCount(examples_), " examples seen in ",
+                         FormatCount(static_cast<double>(reached().examples)), " examples seen in ",
                          FormatLength(clock_.Elapsed() - began_), "; peak memory ",
                          FormatBytes(peak_memory_bytes)));
 }

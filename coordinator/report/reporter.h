@@ -70,6 +70,7 @@ class Reporter : public ProgressSink, public std::enable_shared_from_this<Report
     // The last mean of the metric "loss" of training steps. Nullopt: there was none.
     std::optional<double> loss;
   };
+  // Does not wait for text that is being written.
   Reached reached() const;
 
   // Writes the last line: steps, examples, time, peak memory. Draws nothing after it. Returns when
@@ -118,8 +119,13 @@ class Reporter : public ProgressSink, public std::enable_shared_from_this<Report
   absl::Duration began_ DIVVY_GUARDED_BY(mu_);
   TimeLeft time_left_ DIVVY_GUARDED_BY(mu_);
   std::map<std::string, double> last_means_ DIVVY_GUARDED_BY(mu_);
-  double last_rate_ DIVVY_GUARDED_BY(mu_) = 0, examples_ DIVVY_GUARDED_BY(mu_) = 0;
-  std::optional<double> loss_ DIVVY_GUARDED_BY(mu_);
+  double last_rate_ DIVVY_GUARDED_BY(mu_) = 0;
+
+  // Taken after mu_, and never held while text is written: mu_ is held as long as a terminal that
+  // is stopped does not take the line, and status pages answer meanwhile.
+  mutable Mutex reached_mu_;
+  double examples_ DIVVY_GUARDED_BY(reached_mu_) = 0;
+  std::optional<double> loss_ DIVVY_GUARDED_BY(reached_mu_);
 
   // Null: no event files are written.
   const std::shared_ptr<EventRecorder> events_;

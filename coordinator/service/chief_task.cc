@@ -146,12 +146,10 @@ absl::Status ChiefTask::Listen() {
 // The parts are complete before core_ is set.
 v1::TaskStatus ChiefTask::Status() const {
   const auto core = core_.Get();
-  const absl::Time now = Clock::Real().WallTime();
-  if (core == nullptr)
-    return CoordinatorTaskStatus(options_.setup.core, CoordinatorSnapshot(), {}, now);
+  if (core == nullptr) return CoordinatorTaskStatus(options_.setup.core, CoordinatorSnapshot(), {});
   v1::TaskStatus status = CoordinatorTaskStatus(
       options_.setup.core, core->Snapshot(),
-      parts_.reporter == nullptr ? Reporter::Reached() : parts_.reporter->reached(), now);
+      parts_.reporter == nullptr ? Reporter::Reached() : parts_.reporter->reached());
   if (const auto poll = poll_.Get()) {
     for (v1::TaskStatus& task : poll->Last())
       *status.mutable_coordinator()->add_tasks() = std::move(task);

@@ -27,10 +27,34 @@ TEST(CoordinatorStatusTest, NamesTheJobAndTheEpoch) {
   CoordinatorSnapshot snapshot;
   snapshot.job = JobId(7);
   snapshot.epoch_id = Epoch(3);
-  const v1::TaskStatus status =
-      CoordinatorTaskStatus(CoordinatorOptions(), snapshot, {}, absl::UnixEpoch());
+  const v1::TaskStatus status = CoordinatorTaskStatus(CoordinatorOptions(), snapshot, {});
   EXPECT_EQ(status.job_id(), 7u);
   EXPECT_EQ(status.epoch(), 3u);
+}
+
+TEST(CoordinatorStatusTest, TellsWhatTheJobHasReached) {
+  CoordinatorSnapshot snapshot;
+  v1::TaskStatus status = CoordinatorTaskStatus(CoordinatorOptions(), snapshot, {});
+  EXPECT_EQ(status.coordinator().goodput(), 1) << "no step has run";
+  EXPECT_EQ(status.coordinator().checkpoints().last_success_ns(), 0);
+  EXPECT_FALSE(status.coordinator().has_loss());
+  snapshot.runs = 8;
+  snapshot.counted_runs = 6;
+  snapshot.checkpoints.made = 2;
+  snapshot.checkpoints.last_success = absl::FromUnixSeconds(7);
+  status = CoordinatorTaskStatus(CoordinatorOptions(), snapshot, {/*examples=*/640, /*loss=*/0.5});
+  EXPECT_EQ(status.coordinator().goodput(), 0.75);
+  EXPECT_EQ(status.coordinator().examples(), 640);
+  EXPECT_EQ(status.coordinator().loss(), 0.5);
+  EXPECT_EQ(status.coordinator().checkpoints().made(), 2);
+  EXPECT_EQ(status.coordinator().checkpoints().last_success_ns(), 7'000'000'000);
+  // Later the same checkpoint has the same time.
+  snapshot.at += absl::Seconds(9);
+  EXPECT_EQ(CoordinatorTaskStatus(CoordinatorOptions(), snapshot, {})
+                .coordinator()
+                .checkpoints()
+                .last_success_ns(),
+            7'000'000'000);
 }
 
 TEST(CoordinatorStatusTest, AnOperatorsSaveDoesNotDecideForAProgramThatHasNotBegun) {

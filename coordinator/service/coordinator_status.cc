@@ -22,16 +22,12 @@ const char* PhaseText(CoordinatorSnapshot::Phase phase) {
 }
 
 v1::CoordinatorStatus::Checkpoints CheckpointsOf(const CoordinatorOptions& options,
-                                                 const CoordinatorSnapshot& snapshot,
-                                                 absl::Time now) {
+                                                 const CoordinatorSnapshot& snapshot) {
   const CheckpointStats& stats = snapshot.checkpoints;
   v1::CoordinatorStatus::Checkpoints checkpoints;
   checkpoints.set_made(stats.made);
   checkpoints.set_failed(stats.failed);
-  // Milliseconds, so that the same moment is told in the same way each time.
-  if (stats.last_success)
-    checkpoints.set_last_success_ns(absl::ToUnixMillis(now - (snapshot.at - *stats.last_success)) *
-                                    1'000'000);
+  if (stats.last_success) checkpoints.set_last_success_ns(absl::ToUnixNanos(*stats.last_success));
   checkpoints.set_last_duration_ns(absl::ToInt64Nanoseconds(stats.last_took));
   checkpoints.set_last_bytes(stats.last_bytes);
   checkpoints.set_stall_ns(absl::ToInt64Nanoseconds(stats.held));
@@ -44,7 +40,7 @@ v1::CoordinatorStatus::Checkpoints CheckpointsOf(const CoordinatorOptions& optio
 
 v1::TaskStatus CoordinatorTaskStatus(const CoordinatorOptions& options,
                                      const CoordinatorSnapshot& snapshot,
-                                     const Reporter::Reached& reached, absl::Time now) {
+                                     const Reporter::Reached& reached) {
   v1::TaskStatus status;
   status.set_job(v1::CHIEF);
   status.set_incarnation(options.incarnation.value());
@@ -81,7 +77,7 @@ v1::TaskStatus CoordinatorTaskStatus(const CoordinatorOptions& options,
   coordinator.set_redo_log_bytes(snapshot.redo_log_bytes);
   coordinator.set_redo_log_limit_bytes(options.redo_log_bytes);
   coordinator.set_leased_positions(snapshot.leased_positions);
-  *coordinator.mutable_checkpoints() = CheckpointsOf(options, snapshot, now);
+  *coordinator.mutable_checkpoints() = CheckpointsOf(options, snapshot);
   if (snapshot.last_checkpoint) coordinator.set_last_checkpoint(snapshot.last_checkpoint->name());
   for (const CoordinatorSnapshot::Table& each : snapshot.tables) {
     v1::CoordinatorStatus::Table& table = *coordinator.add_tables();

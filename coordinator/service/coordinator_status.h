@@ -3,7 +3,6 @@
 #define DIVVY_COORDINATOR_SERVICE_COORDINATOR_STATUS_H_
 
 #include "absl/status/status.h"
-#include "absl/time/time.h"
 #include "coordinator/core/coordinator_options.h"
 #include "coordinator/core/coordinator_snapshot.h"
 #include "coordinator/report/reporter.h"
@@ -12,10 +11,10 @@
 namespace divvy {
 
 // The answer to Admin.GetStatus, without the other tasks. `reached`: what the program's metrics
-// tell. `now`: the time of the snapshot. Pure.
+// tell. Pure.
 v1::TaskStatus CoordinatorTaskStatus(const CoordinatorOptions& options,
                                      const CoordinatorSnapshot& snapshot,
-                                     const Reporter::Reached& reached, absl::Time now);
+                                     const Reporter::Reached& reached);
 // The error of Admin.RequestCheckpoint if the job cannot make a checkpoint. OK: it can, now or
 // later. NOT_READY: the program has not decided whether it restores a checkpoint, and a save would
 // decide that it begins anew. The operator may ask again later. JOB_OVER: the job has ended. Pure.

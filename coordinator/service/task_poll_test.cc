@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/testing/sim_executor.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace divvy {
@@ -36,7 +37,7 @@ class TaskPollTest : public testing::Test {
     asked_[address].back()(answer);
   }
 
-  std::vector<TaskPoll::Task> tasks_ = {{Role::kPs, 0, "a", true}, {Role::kWorker, 2, "b", true}};
+  std::vector<TaskPoll::Task> tasks_ = {{Role::kPs, 0, "a"}, {Role::kWorker, 2, "b"}};
   int dialled_ = 0;
   std::map<std::string, std::vector<ResultCallback<v1::TaskStatus>>> asked_;
   SimExecutor executor_{1};
@@ -70,7 +71,7 @@ TEST_F(TaskPollTest, AsksAgainAsLongAsItExists) {
 
 TEST_F(TaskPollTest, ManyTasksAreAskedLessOften) {
   tasks_.clear();
-  for (int i = 0; i < 800; ++i) tasks_.push_back({Role::kWorker, i, absl::StrCat("w", i), true});
+  for (int i = 0; i < 800; ++i) tasks_.push_back({Role::kWorker, i, absl::StrCat("w", i)});
   poll_->Start();
   executor_.RunFor(absl::Seconds(19));
   EXPECT_EQ(asked_["w7"].size(), 1u);
@@ -79,7 +80,7 @@ TEST_F(TaskPollTest, ManyTasksAreAskedLessOften) {
 }
 
 TEST_F(TaskPollTest, ATaskThatDoesNotAnswerSaysWhy) {
-  tasks_.push_back({Role::kWorker, 3, "", false});
+  tasks_.push_back({Role::kWorker, 3, ""});
   poll_->AskAll();
   Answer("a", absl::UnavailableError("connection refused"));
   const auto last = poll_->Last();
@@ -106,6 +107,38 @@ TEST_F(TaskPollTest, AReplyIsThatOfTheTaskThatWasAskedWhateverItSays) {
   EXPECT_EQ(last[0].ps().tables_size(), 0);
   EXPECT_LE(last[0].waits_size(), 4);
   EXPECT_EQ(last[1].state(), "no answer") << "a worker that says that it is a ps";
+}
+
+TEST_F(TaskPollTest, AnOlderAnswerDoesNotReplaceANewerOne) {
+  poll_->AskAll();
+  poll_->AskAll();
+  ASSERT_EQ(asked_["a"].size(), 2u);
+  asked_["a"][1](Ps("newer"));
+  asked_["a"][0](Ps("older"));
+  EXPECT_EQ(poll_->Last()[0].state(), "newer");
+  asked_["a"][0](absl::DeadlineExceededError("late"));
+  EXPECT_EQ(poll_->Last()[0].state(), "newer");
+}
+
+TEST_F(TaskPollTest, AReplyThatIsTooLargeIsRefused) {
+  poll_->AskAll();
+  Answer("a", Ps(std::string(60 << 10, 'x')));
+  EXPECT_EQ(poll_->Last()[0].state().size(), size_t{60} << 10);
+  Answer("a", Ps(std::string(64 << 10, 'x')));
+  EXPECT_EQ(poll_->Last()[0].state(), "no answer");
+  EXPECT_THAT(poll_->Last()[0].waits(0).text(),
+              testing::HasSubstr("an answer of at most 65536 bytes"));
+}
+
+TEST_F(TaskPollTest, ATaskIsDialledWithoutTheLock) {
+  const auto dial = [this](const TaskPoll::Task&) -> TaskPoll::Ask {
+    EXPECT_EQ(poll_->Last().size(), 1u) << "this call would never return";
+    return [](ResultCallback<v1::TaskStatus>) {};
+  };
+  tasks_.pop_back();
+  poll_ = std::make_shared<TaskPoll>([this] { return tasks_; }, dial, executor_);
+  poll_->AskAll();
+  EXPECT_EQ(poll_->Last()[0].state(), "unknown");
 }
 
 TEST_F(TaskPollTest, AnAnswerOfAFormerAddressIsDropped) {
