@@ -10,15 +10,16 @@
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
 #include "absl/strings/str_cat.h"
+#include "base/build_info.h"
 #include "base/crash_report.h"
 #include "base/exit_codes.h"
 #include "base/process.h"
 #include "base/status_macros.h"
 #include "base/terminal.h"
-#include "base/version.h"
 #include "task/flag_help.h"
 #include "task/own_flags.h"
 #include "task/task_flags.h"
+#include "task/version_line.h"
 
 namespace divvy {
 
@@ -52,7 +53,7 @@ std::optional<int> ReadCommandLine(int argc, char** argv, const Binary& binary) 
   if (!flags.ok()) return Misused(flags.message());
   absl::SetProgramUsageMessage(binary.usage);
   absl::FlagsUsageConfig config;
-  config.version_string = [] { return absl::StrCat("Divvy ", kVersion, "\n"); };
+  config.version_string = [] { return VersionLine("Divvy", BuildCommit()); };
   absl::SetFlagsUsageConfig(config);
   const std::vector<char*> words = absl::ParseCommandLine(argc, argv);
   if (words.size() < 2) return std::nullopt;
