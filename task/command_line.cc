@@ -6,19 +6,26 @@
 #include <utility>
 #include <vector>
 
+#include "absl/flags/declare.h"
+#include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
 #include "absl/strings/str_cat.h"
+#include "base/build_info.h"
 #include "base/crash_report.h"
 #include "base/exit_codes.h"
 #include "base/process.h"
 #include "base/status_macros.h"
 #include "base/terminal.h"
-#include "base/version.h"
+#include "rpc/credentials.h"
 #include "task/flag_help.h"
+#include "task/health_check.h"
 #include "task/own_flags.h"
 #include "task/task_flags.h"
+#include "task/version_line.h"
+
+ABSL_DECLARE_FLAG(std::string, check_health);
 
 namespace divvy {
 
@@ -41,6 +48,22 @@ absl::Status CheckFlags(const Binary& binary, const std::vector<std::string>& gi
   return users == 0 ? absl::OkStatus() : CheckFlagsOf(binary.name, users, given);
 }
 
+// Does what --check_health=`address` says.
+int CheckHealthOf(const std::string& address) {
+  constexpr int kBadArguments = 1;  // of grpc_health_probe
+  const auto files = TlsFilesFromFlags();
+  absl::Status problem = files.status();
+  if (files.ok() && *files) problem = CheckTlsFiles(**files);
+  if (!problem.ok()) {
+    WriteStandardError(absl::StrCat("health: ", problem.message(), "\n"));
+    return kBadArguments;
+  }
+  HealthOptions options;
+  options.address = address;
+  options.credentials = MakeChannelCredentials(*files, "");
+  return CheckHealth(options);
+}
+
 }  // namespace
 
 std::optional<int> ReadCommandLine(int argc, char** argv, const Binary& binary) {
@@ -52,10 +75,13 @@ std::optional<int> ReadCommandLine(int argc, char** argv, const Binary& binary) 
   if (!flags.ok()) return Misused(flags.message());
   absl::SetProgramUsageMessage(binary.usage);
   absl::FlagsUsageConfig config;
-  config.version_string = [] { return absl::StrCat("Divvy ", kVersion, "\n"); };
+  config.version_string = [] { return VersionLine("Divvy", BuildCommit()); };
   absl::SetFlagsUsageConfig(config);
   const std::vector<char*> words = absl::ParseCommandLine(argc, argv);
-  if (words.size() < 2) return std::nullopt;
+  if (words.size() < 2) {
+    const std::string address = absl::GetFlag(FLAGS_check_health);
+    return address.empty() ? std::nullopt : std::make_optional(CheckHealthOf(address));
+  }
   return Misused(absl::StrCat("\"", words[1],
                               "\": a task takes flags only, and none after --: "
                               "write --name=value"));

@@ -53,6 +53,16 @@ TEST_F(CommandLineDeathTest, AWordThatIsNoFlagIsNamedAndIsAnErrorOfUsage) {
               testing::ExitedWithCode(64), "\"bind\": a task takes flags only");
 }
 
+TEST_F(CommandLineDeathTest, AHealthCheckOfAPortWhereNobodyListensEndsTheProcessWithTheCodeOfThat) {
+  EXPECT_EXIT(std::_Exit(Read({"--check_health=127.0.0.1:1"}).value_or(0)),
+              testing::ExitedWithCode(2), "connection refused: nothing listens there");
+}
+
+TEST_F(CommandLineDeathTest, AHealthCheckWithHalfOfACertificateIsRefused) {
+  EXPECT_EXIT(std::_Exit(Read({"--check_health=127.0.0.1:1", "--tls_cert=x"}).value_or(0)),
+              testing::ExitedWithCode(1), "health: --tls_cert, --tls_key and --tls_ca go together");
+}
+
 TEST_F(CommandLineTest, HelpIsPrintedAndIsNoError) {
   testing::internal::CaptureStdout();
   EXPECT_EQ(Read({"--help"}), 0);

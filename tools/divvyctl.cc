@@ -11,11 +11,12 @@
 #include "absl/flags/usage_config.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/build_info.h"
 #include "base/exit_codes.h"
 #include "base/process.h"
 #include "base/terminal.h"
-#include "base/version.h"
 #include "task/flag_help.h"
+#include "task/version_line.h"
 #include "tools/ctl/commands.h"
 #include "tools/ctl/doctor/command.h"
 #include "tools/ctl/gen/command.h"
@@ -178,7 +179,7 @@ int Main(int argc, char** argv) {
   if (HelpIsAsked(argc, argv)) return Help(CommandIn(argc, argv));
   absl::SetProgramUsageMessage(Usage());
   absl::FlagsUsageConfig config;
-  config.version_string = [] { return absl::StrCat("divvyctl ", kVersion, "\n"); };
+  config.version_string = [] { return VersionLine("divvyctl", BuildCommit()); };
   absl::SetFlagsUsageConfig(config);
   const Names given = FlagsGiven(argc, argv);
   const std::vector<char*> words = absl::ParseCommandLine(argc, argv);

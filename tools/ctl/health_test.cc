@@ -1,4 +1,4 @@
-#include "tools/ctl/health.h"
+#include "task/health_check.h"
 
 #include <string>
 

@@ -8,7 +8,7 @@
 #include "proto/divvy.grpc.pb.h"
 #include "rpc/credentials.h"
 #include "rpc/server.h"
-#include "tools/ctl/health.h"
+#include "task/health_check.h"
 #include "tools/ctl/status.h"
 
 namespace divvy {

@@ -51,7 +51,7 @@ Yaml CommandOf(const Job& job, const RolePlan& role, const Task& task) {
 Yaml HealthCheckOf(const Task& task) {
   const Place place = PlaceOf(task);
   return Yaml::Map(
-      {{"test", Words({"CMD", "/divvyctl", "health", absl::StrCat("--addr=localhost:", kPort),
+      {{"test", Words({"CMD", "/program", absl::StrCat("--check_health=localhost:", kPort),
                        absl::StrCat("--tls_cert=", place.tls_cert),
                        absl::StrCat("--tls_key=", place.tls_key),
                        absl::StrCat("--tls_ca=", place.tls_ca)})},

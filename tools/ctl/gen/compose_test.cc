@@ -66,7 +66,7 @@ TEST(ComposeFileTest, AServiceForEachTaskWithItsOwnKeyAndNoRightsItDoesNotNeed) 
                                          "bind ./certs/ca.pem:/certs/ca.pem, read only",
                                          "volume state:/state", "volume checkpoints:/checkpoints"));
   EXPECT_THAT(Texts(chief["healthcheck"]["test"]),
-              ElementsAre("CMD", "/divvyctl", "health", "--addr=localhost:2222",
+              ElementsAre("CMD", "/program", "--check_health=localhost:2222",
                           "--tls_cert=/certs/chief-0.pem", "--tls_key=/certs/chief-0.key",
                           "--tls_ca=/certs/ca.pem"));
   for (const char* other : {"ps-0", "worker-0"})

@@ -100,11 +100,11 @@ void CheckNumber(absl::string_view flag, std::optional<int> number, int least, i
 
 // The flags that the files set for each task.
 constexpr absl::string_view kFlagsOfFiles[] = {
-    "task_type",       "task_index",   "coordinator_address",
-    "num_ps",          "cluster_file", "bind_address",
-    "tls_cert",        "tls_key",      "tls_ca",
-    "state_dir",       "http_address", "health_address",
-    "workers_per_host"};
+    "task_type",        "task_index",   "coordinator_address",
+    "num_ps",           "cluster_file", "bind_address",
+    "tls_cert",         "tls_key",      "tls_ca",
+    "state_dir",        "http_address", "health_address",
+    "workers_per_host", "check_health"};
 // Abseil's flags that name further flags, which gen does not see.
 constexpr absl::string_view kFlagsWithFlags[] = {"flagfile", "fromenv", "tryfromenv"};
 

@@ -1,6 +1,6 @@
-// `divvyctl health`, a probe for containers and for Kubernetes.
-#ifndef DIVVY_TOOLS_CTL_HEALTH_H_
-#define DIVVY_TOOLS_CTL_HEALTH_H_
+// `divvyctl health` and --check_health: a probe for containers.
+#ifndef DIVVY_TASK_HEALTH_CHECK_H_
+#define DIVVY_TASK_HEALTH_CHECK_H_
 
 #include <memory>
 #include <string>
@@ -25,4 +25,4 @@ int CheckHealth(const HealthOptions& options);
 
 }  // namespace divvy
 
-#endif  // DIVVY_TOOLS_CTL_HEALTH_H_
+#endif  // DIVVY_TASK_HEALTH_CHECK_H_
