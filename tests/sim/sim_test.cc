@@ -597,14 +597,15 @@ TEST(SimRebalanceTest, AJobGoesOnWithItsShardsElsewhereAndNothingIsLost) {
   config.checkpoints = config.resize = config.rebalance = true;
   const Totals totals = RunAll(config, 30, Job::kMayBeLost);
   EXPECT_GE(totals.rebalances, 30);
-  EXPECT_GT(totals.cuts, 5);
+  EXPECT_GE(totals.cuts, 3);
 }
 
 TEST(SimRebalanceTest, AnyProcessMayDieOnTheWay) {
   SimConfig config = Losing(1);
   config.checkpoints = config.resize = config.rebalance = config.kill_workers =
       config.kill_coordinator = config.restore = true;
-  EXPECT_GE(RunAll(config, 30, Job::kMayBeLost).rebalances, 20);
+  // Often the load is not known when the operator asks, and the shards lie as they would by it.
+  EXPECT_GE(RunAll(config, 100, Job::kMayBeLost).rebalances, 8);
 }
 
 TEST(SimResizeTest, AnyProcessMayDieOnTheWay) {
