@@ -36,7 +36,7 @@ std::string BytesText(double bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   size_t unit = 0;
   for (; bytes >= 1024 && unit + 1 < std::size(kUnits); ++unit) bytes /= 1024;
-  return absl::StrFormat(bytes < 10 && unit > 0 ? "%.1f %s" : "%.0f %s", bytes, kUnits[unit]);
+  return absl::StrFormat("%.*f %s", bytes < 10 && unit > 0 ? 1 : 0, bytes, kUnits[unit]);
 }
 std::string NumberText(double value) { return absl::StrFormat("%.4g", value); }
 std::string SecondsText(int64_t ns) {

@@ -386,6 +386,8 @@ void Generator::Mend(SyncRequest& request) {
                     [this] { return Index(); });
 }
 
+void Generator::Mend(SyncReply::Load& load) { load.bytes.resize(SyncReply::Load::kParts); }
+
 void Generator::Mend(WorkerAttachRequest& request) {
   for (size_t i = 0; i < request.view.size(); ++i) request.view[i].index = static_cast<int>(3 * i);
 }

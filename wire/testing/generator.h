@@ -108,6 +108,7 @@ class Generator {
   void Mend(Horizon& horizon);
   void Mend(InputLease& lease);
   void Mend(SnapshotRequest& request);
+  void Mend(SyncReply::Load& load);
   void Mend(SyncRequest& request);
   void Mend(WorkerAttachRequest& request);
   void Mend(Report& report);
