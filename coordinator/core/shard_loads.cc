@@ -7,6 +7,10 @@
 namespace divvy {
 namespace {
 
+// A server tells no more shards (SyncReply::loads), so the former count of another one may not be
+// known.
+constexpr size_t kMostTold = 256;
+
 // A count that is lower belongs to a shard that was loaded anew.
 std::vector<double> RatesOf(const std::vector<uint64_t>& before, const std::vector<uint64_t>& now,
                             double seconds) {
@@ -28,11 +32,14 @@ void ShardLoads::Note(absl::Span<const SyncReply::Load> told, absl::Duration now
   if (is_over || (window_ < kWindow && window > absl::ZeroDuration())) {
     window_ = window;
     rates_.clear();
+    const bool all_were_told = at_begin_.size() < kMostTold;
     for (const auto& [shard, bytes] : counts) {
-      // Only the busiest shards are told, so the former count of another one is not known.
       const auto before = at_begin_.find(shard);
       if (before != at_begin_.end())
         rates_[shard] = RatesOf(before->second, bytes, absl::ToDoubleSeconds(window));
+      else if (all_were_told)  // nobody had used it
+        rates_[shard] =
+            RatesOf(std::vector<uint64_t>(bytes.size()), bytes, absl::ToDoubleSeconds(window));
     }
   }
   if (!is_first && !is_over) return;

@@ -58,13 +58,24 @@ TEST(ShardLoadsTest, ForgetsWorkThatHasMovedOn) {
   EXPECT_TRUE(loads.are_known());
 }
 
-TEST(ShardLoadsTest, AShardThatWasNotToldBeforeCountsFromTheNextWindowOn) {
+TEST(ShardLoadsTest, AShardThatNobodyHadUsedCountsAtOnce) {
   ShardLoads loads;
   loads.Note({Used(kFirst, 10)}, absl::ZeroDuration());
-  loads.Note({Used(kFirst, 20), Used(kSecond, 1'000'000)}, absl::Seconds(10));
+  loads.Note({Used(kFirst, 20), Used(kSecond, 50)}, absl::Seconds(10));
   EXPECT_EQ(RateOf(loads, kFirst), 1);
+  EXPECT_EQ(RateOf(loads, kSecond), 5);
+}
+
+TEST(ShardLoadsTest, OfManyShardsOneThatWasNotToldCountsFromTheNextWindowOn) {
+  std::vector<SyncReply::Load> told;
+  for (uint16_t part = 0; part < 256; ++part) told.push_back(Used({VariableId(2), 0, part}, 10));
+  ShardLoads loads;
+  loads.Note(told, absl::ZeroDuration());
+  told[0] = Used(kSecond, 1'000'000);
+  loads.Note(told, absl::Seconds(10));
   EXPECT_EQ(RateOf(loads, kSecond), -1);
-  loads.Note({Used(kFirst, 20), Used(kSecond, 1'000'050)}, absl::Seconds(20));
+  told[0] = Used(kSecond, 1'000'050);
+  loads.Note(told, absl::Seconds(20));
   EXPECT_EQ(RateOf(loads, kSecond), 5);
 }
 

@@ -472,9 +472,10 @@ TEST_F(OperationsTest, AJobGoesOnWithItsShardsArrangedByTheirLoad) {
     CountOn(1);
     said = RunDivvyctl({"rebalance"}, kChiefTask).first;
   }
-  EXPECT_THAT(said, ContainsRegex("^0 shards moved, [1-3] variables cut into more shards: the load "
-                                  "of the busiest parameter server was 1[.][0-9]+ times the mean, "
-                                  "and is expected to be 1[.][01][0-9]\n$"));
+  EXPECT_THAT(said,
+              ContainsRegex("^[0-3] shards moved, [1-3] variables cut into more shards: the load "
+                            "of the busiest parameter server was [12][.][0-9]+ times the mean, "
+                            "and is expected to be 1[.][01][0-9]\n$"));
   WaitFor(kChiefTask, "the job goes on with its shards arranged by load");
   CountOn(1);
   cluster_->Signal(PsTask(0), SIGKILL);
