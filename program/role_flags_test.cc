@@ -43,6 +43,7 @@ class RoleFlagsTest : public testing::Test {
 std::string AnotherValueOf(const absl::CommandLineFlag& flag) {
   if (flag.Name() == "durability") return "checkpoint";
   if (flag.Name() == "gpus") return "none";
+  if (flag.Name() == "rebalance") return "auto";
   if (flag.Name() == "local_path") return "off";
   if (flag.IsOfType<bool>()) return flag.DefaultValue() == "true" ? "false" : "true";
   if (flag.IsOfType<absl::Duration>()) return "77s";

@@ -81,7 +81,7 @@ TEST(AuthorizationTest, TheMatrixOfRolesAndCallsIsThis) {
   EXPECT_EQ(MethodsOf("ps"), (Calls{"Coordinator.Register"}));
   EXPECT_EQ(MethodsOf("admin"),
             (Calls{"Admin.GetStatus", "Admin.RequestCheckpoint", "Admin.GetTableRows",
-                   "Admin.Drain", "Admin.Resize"}));
+                   "Admin.Drain", "Admin.Resize", "Admin.Rebalance"}));
 }
 
 TEST(AuthorizationTest, WhatIsNotListedIsDenied) {
