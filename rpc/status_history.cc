@@ -157,8 +157,10 @@ void StatusHistory::FindIn(const v1::TaskStatus& status, Findings& findings) con
     // What a load adds is no growth.
     std::vector<TimedValue> memory;
     for (const Sample& sample : course->samples) {
-      if (!sample.ready) memory.clear();
-      if (sample.ready) memory.push_back({sample.at, sample.memory});
+      if (sample.ready)
+        memory.push_back({sample.at, sample.memory});
+      else
+        memory.clear();
     }
     const auto full = TimeUntil(memory, static_cast<double>(status.ps().memory_limit_bytes()));
     if (full)

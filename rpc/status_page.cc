@@ -179,10 +179,12 @@ std::vector<std::string> TaskCells(const v1::TaskStatus& task, const v1::TaskSta
           absl::StrJoin(notes, "; ")};
 }
 
+// A row for each task that `status` shows: those of the job, or the task itself.
 std::string TaskTable(const v1::TaskStatus& status) {
   std::string table = absl::StrCat(
-      "<h2>Tasks</h2>\n<table class=\"tasks\">\n",
+      "<table class=\"tasks\">\n",
       Cells({"task", "state", "for", "load", "memory", "step p50 / p99", "notes"}, "th"));
+  if (!status.has_coordinator()) absl::StrAppend(&table, Cells(TaskCells(status, status), "td"));
   for (const v1::TaskStatus& task : status.coordinator().tasks())
     absl::StrAppend(&table, Cells(TaskCells(task, status), "td"));
   return table + "</table>\n";
@@ -259,12 +261,8 @@ std::string HtmlOf(const v1::TaskStatus& status, const PageContext& context) {
   absl::StrAppend(&page, "<table>\n", HeadRows(status));
   if (status.has_coordinator()) absl::StrAppend(&page, JobRows(status.coordinator(), context.now));
   absl::StrAppend(&page, "</table>\n");
-  if (status.has_coordinator()) absl::StrAppend(&page, TaskTable(status));
-  if (status.has_ps() || status.has_worker())
-    absl::StrAppend(
-        &page, "<table class=\"tasks\">\n",
-        Cells({"task", "state", "for", "load", "memory", "step p50 / p99", "notes"}, "th"),
-        Cells(TaskCells(status, status), "td"), "</table>\n");
+  if (status.has_coordinator()) absl::StrAppend(&page, "<h2>Tasks</h2>\n");
+  if (RoleOf(status) != nullptr) absl::StrAppend(&page, TaskTable(status));
   absl::StrAppend(&page, PicturesPart(context.pictures), WarningsPart(context.warnings));
   if (const google::protobuf::Message* const role = RoleOf(status))
     absl::StrAppend(&page, "<details><summary>All numbers</summary><table>\n", Rows(*role),

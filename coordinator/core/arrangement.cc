@@ -17,15 +17,17 @@ constexpr int64_t kLeastRowsOfPart = 4096;
 // Shards without load are placed by their bytes, which count little beside load.
 constexpr double kWeightOfBytes = 0.1;
 
+using Loads = std::map<ShardKey, ShardLoad>;
+
 // What is placed on one server.
 struct Piece {
   double load = 0;  // bytes per second
   int64_t bytes = 0;
+  void Add(const Piece& other) {
+    load += other.load;
+    bytes += other.bytes;
+  }
 };
-
-double Sum(const std::vector<double>& loads) {
-  return std::accumulate(loads.begin(), loads.end(), 0.0);
-}
 
 // A variable with its load in some cut.
 struct Cut {
@@ -42,14 +44,11 @@ struct Cut {
 
 struct Servers {
   explicit Servers(int num_ps) : all(static_cast<size_t>(num_ps)) {}
-  void Add(int ps, const Piece& piece) {
-    all[static_cast<size_t>(ps)].load += piece.load;
-    all[static_cast<size_t>(ps)].bytes += piece.bytes;
-  }
+  void Add(int ps, const Piece& piece) { all[static_cast<size_t>(ps)].Add(piece); }
   Piece total() const {
-    return std::accumulate(all.begin(), all.end(), Piece(), [](Piece sum, const Piece& ps) {
-      return Piece{sum.load + ps.load, sum.bytes + ps.bytes};
-    });
+    Piece sum;
+    for (const Piece& ps : all) sum.Add(ps);
+    return sum;
   }
   Balance balance() const {
     const double mean = total().load / static_cast<double>(all.size());
@@ -61,7 +60,7 @@ struct Servers {
   std::vector<Piece> all;
 };
 
-// The variable beside whose shard `name` lies at last, and that shard. Itself: beside none.
+// The variable beside whose shard `variable` lies at last, and that shard. Itself: beside none.
 std::pair<const VariableLayout*, int> AnchorOf(const Layout& layout,
                                                const std::map<std::string, Colocation>& colocated,
                                                const VariableLayout& variable) {
@@ -78,18 +77,19 @@ std::pair<const VariableLayout*, int> AnchorOf(const Layout& layout,
   return {anchor, shard};
 }
 
-using Loads = std::map<ShardKey, ShardLoad>;
-
 ShardLoad LoadOf(const Loads& loads, const VariableLayout& variable, int part) {
   const auto load = loads.find(ShardKey{variable.id, 0, static_cast<uint16_t>(part)});
   return load == loads.end() ? ShardLoad() : load->second;
 }
 
-Piece PieceOf(const ShardLoad& load) { return {Sum(load.bytes_per_second), load.bytes}; }
+Piece PieceOf(const ShardLoad& load) {
+  return {std::accumulate(load.bytes_per_second.begin(), load.bytes_per_second.end(), 0.0),
+          load.bytes};
+}
 
 // The variables that are placed by themselves, with the load of what lies beside them.
 std::vector<Cut> CutsNow(const Layout& layout, const std::map<std::string, Colocation>& colocated,
-                         const std::map<ShardKey, ShardLoad>& loads) {
+                         const Loads& loads) {
   std::map<VariableId, Cut> cuts;
   for (const auto& [id, variable] : layout.variables()) {
     const auto [anchor, beside] = AnchorOf(layout, colocated, variable);
@@ -98,10 +98,8 @@ std::vector<Cut> CutsNow(const Layout& layout, const std::map<std::string, Coloc
     cut.is_anchor = cut.is_anchor || anchor != &variable;
     cut.shards.resize(static_cast<size_t>(anchor->num_shards()));
     for (int part = 0; part < variable.num_shards(); ++part) {
-      const Piece piece = PieceOf(LoadOf(loads, variable, part));
-      Piece& shard = cut.shards[static_cast<size_t>(anchor == &variable ? part : beside)];
-      shard.load += piece.load;
-      shard.bytes += piece.bytes;
+      const int shard = anchor == &variable ? part : beside;
+      cut.shards[static_cast<size_t>(shard)].Add(PieceOf(LoadOf(loads, variable, part)));
     }
   }
   std::vector<Cut> list;
@@ -124,9 +122,9 @@ void Spread(double first, double end, const Piece& piece, const DivSplit& split,
        shard < split.num_shards() && static_cast<double>(split.offset(shard)) < end; ++shard) {
     const double rows = std::min(end, static_cast<double>(split.offset(shard + 1))) -
                         std::max(first, static_cast<double>(split.offset(shard)));
-    Piece& to = shards[static_cast<size_t>(shard)];
-    to.load += piece.load * rows / (end - first);
-    to.bytes += static_cast<int64_t>(static_cast<double>(piece.bytes) * rows / (end - first));
+    shards[static_cast<size_t>(shard)].Add(
+        {piece.load * rows / (end - first),
+         static_cast<int64_t>(static_cast<double>(piece.bytes) * rows / (end - first))});
   }
 }
 

@@ -344,11 +344,6 @@ absl::StatusOr<LayoutPlan::NewLayout> LayoutPlan::LayOut(const JobState& state,
         AddTo(relaid, state, WithSavedCut(saved, *state.layout), with, taken ? new_id() : id));
     relaid.unclaimed.insert(saved.spec.name);
   }
-  // Fewer servers or an arrangement may have made more shards.
-  for (const auto& [id, variable] : relaid.layout->variables()) {
-    RETURN_IF_ERROR(CheckSize(*relaid.layout, variable.spec.name, options_.max_layout_bytes));
-    break;
-  }
   return relaid;
 }
 
@@ -372,7 +367,8 @@ absl::Status LayoutPlan::AddTo(NewLayout& relaid, const JobState& state, const V
   }
   next_placement_ += change.placed_in_turn;
   relaid.layout = relaid.layout->With(std::move(variable));
-  return absl::OkStatus();
+  // Another number of servers or an arrangement may have made more shards.
+  return CheckSize(*relaid.layout, spec.name, options_.max_layout_bytes);
 }
 
 // The colocation that the program asked for when it created the variable, if the other variable

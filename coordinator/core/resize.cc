@@ -25,6 +25,9 @@ namespace divvy {
 namespace {
 
 constexpr int kMostServers = 65'535;
+// What the busiest server has at least to do, so that a job rebalances by itself: less is not worth
+// the pause, however uneven it is.
+constexpr double kLeastBytesPerSecond = 10e6;
 
 }  // namespace
 
@@ -73,9 +76,6 @@ void CoordinatorCore::Rebalance(ResultCallback<Rebalanced> done) {
     return outbox_.Add([done = std::move(done), may] { done(may); });
   BeginRebalance(std::move(done));
 }
-
-// Less is not worth the pause, however uneven it is.
-constexpr double kLeastBytesPerSecond = 10e6;
 
 void CoordinatorCore::RebalanceByItself(absl::Duration now) {
   if (options_.rebalancing != Rebalancing::kAuto || !phase_.Is(Phase::kRunning) ||

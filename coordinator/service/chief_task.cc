@@ -30,6 +30,11 @@ constexpr absl::Duration kLinger = absl::Seconds(10);
 // how it ended.
 constexpr absl::Duration kLastAnswers = absl::Seconds(1);
 
+absl::Status StillStarting() {
+  return MakeError(Reason::kNotReady,
+                   "the coordinator is still starting: try again in a few seconds");
+}
+
 }  // namespace
 
 // The first 8 bytes of SHA-256 of the name.
@@ -190,9 +195,7 @@ void ChiefTask::SaveForOperator(ResultCallback<v1::RequestCheckpointReply> done)
 
 void ChiefTask::DrainForOperator(ResultCallback<v1::DrainReply> done) {
   const auto core = core_.Get();
-  if (core == nullptr)
-    return done(MakeError(Reason::kNotReady,
-                          "the coordinator is still starting: try again in a few seconds"));
+  if (core == nullptr) return done(StillStarting());
   if (!drain_asked_.exchange(true) && options_.on_drain_asked) options_.on_drain_asked();
   core->Drain([weak = std::weak_ptr<CoordinatorCore>(core), done = std::move(done)] {
     const auto core = weak.lock();
@@ -202,9 +205,7 @@ void ChiefTask::DrainForOperator(ResultCallback<v1::DrainReply> done) {
 
 void ChiefTask::ResizeForOperator(int num_ps, ResultCallback<v1::ResizeReply> done) {
   const auto core = core_.Get();
-  if (core == nullptr)
-    return done(MakeError(Reason::kNotReady,
-                          "the coordinator is still starting: try again in a few seconds"));
+  if (core == nullptr) return done(StillStarting());
   core->Resize(num_ps, [num_ps, done = std::move(done)](const absl::Status& resized) {
     if (!resized.ok()) return done(resized);
     v1::ResizeReply reply;
@@ -215,9 +216,7 @@ void ChiefTask::ResizeForOperator(int num_ps, ResultCallback<v1::ResizeReply> do
 
 void ChiefTask::RebalanceForOperator(ResultCallback<v1::RebalanceReply> done) {
   const auto core = core_.Get();
-  if (core == nullptr)
-    return done(MakeError(Reason::kNotReady,
-                          "the coordinator is still starting: try again in a few seconds"));
+  if (core == nullptr) return done(StillStarting());
   core->Rebalance(
       [done = std::move(done)](const absl::StatusOr<CoordinatorCore::Rebalanced>& rebalanced) {
         if (!rebalanced.ok()) return done(rebalanced.status());

@@ -22,7 +22,7 @@
 #include "cluster/cluster_config.h"
 #include "coordinator/checkpoint/exchange.h"
 #include "rpc/credentials.h"
-#include "task/health_check.h"
+#include "rpc/health_check.h"
 #include "task/task_end.h"
 #include "task/task_flags.h"
 #include "tools/config/describe_cluster.h"

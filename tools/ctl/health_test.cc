@@ -1,4 +1,4 @@
-#include "task/health_check.h"
+#include "rpc/health_check.h"
 
 #include <string>
 

@@ -7,8 +7,8 @@
 #include "gtest/gtest.h"
 #include "proto/divvy.grpc.pb.h"
 #include "rpc/credentials.h"
+#include "rpc/health_check.h"
 #include "rpc/server.h"
-#include "task/health_check.h"
 #include "tools/ctl/status.h"
 
 namespace divvy {

@@ -1,6 +1,6 @@
 // `divvyctl health` and --check_health: a probe for containers.
-#ifndef DIVVY_TASK_HEALTH_CHECK_H_
-#define DIVVY_TASK_HEALTH_CHECK_H_
+#ifndef DIVVY_RPC_HEALTH_CHECK_H_
+#define DIVVY_RPC_HEALTH_CHECK_H_
 
 #include <memory>
 #include <string>
@@ -25,4 +25,4 @@ int CheckHealth(const HealthOptions& options);
 
 }  // namespace divvy
 
-#endif  // DIVVY_TASK_HEALTH_CHECK_H_
+#endif  // DIVVY_RPC_HEALTH_CHECK_H_

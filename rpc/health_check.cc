@@ -1,4 +1,4 @@
-#include "task/health_check.h"
+#include "rpc/health_check.h"
 
 #include "absl/strings/str_cat.h"
 #include "base/terminal.h"
