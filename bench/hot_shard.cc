@@ -1,14 +1,15 @@
-// The program of bench/rebalance: steps read and change random rows of a variable of 8 shards. The
-// rows of shard 0 are drawn --hot times as often as those of another shard; within a shard by
-// Zipf's law, its most frequent rows scattered over the shard. Prints the rate of each second,
-// until
-// --stop_file exists. At the end the sum of all changes must be exact.
-#include <algorithm>
+// The program of bench/rebalance: each step reads and changes --rows_of_step rows of a variable of
+// 8 shards. --hot times as many of them are in shard 0 as in another shard. Within a shard, rows
+// are drawn by Zipf's law, and the most frequent ones are scattered over the shard. Prints the rate
+// of each second until --stop_file exists. At the end the sum of all changes must be exact.
 #include <cmath>
 #include <cstdio>
+#include <iterator>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/container/btree_set.h"
 #include "absl/flags/flag.h"
 #include "base/clock.h"
 #include "base/file_system.h"
@@ -19,13 +20,13 @@
 ABSL_FLAG(double, hot, 5, "how much more often than another shard shard 0 is used");
 ABSL_FLAG(double, zipf, 1.2, "the exponent of Zipf's law");
 ABSL_FLAG(int64_t, rows, 800'000, "rows of the variable");
-ABSL_FLAG(int64_t, rows_of_step, 2'000, "rows of a step, before repeats are dropped");
+ABSL_FLAG(int64_t, rows_of_step, 12'000, "different rows of a step");
 ABSL_FLAG(std::string, stop_file, "", "the program runs until this file exists");
 
 namespace divvy::bench {
 namespace {
 
-constexpr int64_t kShards = 8, kWidth = 16;
+constexpr int64_t kShards = 8, kWidth = 64;
 
 VariableSpec Table() {
   VariableSpec spec{"table", {absl::GetFlag(FLAGS_rows), kWidth}, Zeros()};
@@ -48,26 +49,41 @@ int64_t ZipfRank(Random& random, int64_t n, double s) {
   }
 }
 
+// Sorted, each row once. Whatever --hot is, a step has the same number of rows, up to rounding, so
+// rates can be compared.
 std::vector<int64_t> DrawRows(uint64_t seed) {
   Random random(seed);
-  const int64_t rows = absl::GetFlag(FLAGS_rows), of_shard = rows / kShards;
+  const int64_t of_shard = absl::GetFlag(FLAGS_rows) / kShards;
   const double hot = absl::GetFlag(FLAGS_hot);
-  std::vector<int64_t> drawn;
-  for (int64_t i = 0; i < absl::GetFlag(FLAGS_rows_of_step); ++i) {
-    const double place = static_cast<double>(random.Next() >> 11) * 0x1p-53 * (hot + kShards - 1);
-    const int64_t shard = place < hot ? 0 : 1 + static_cast<int64_t>(place - hot);
-    const int64_t rank = ZipfRank(random, of_shard, absl::GetFlag(FLAGS_zipf));
-    // A prime that is larger than the shard: each rank has its own row, far from its neighbours'.
-    drawn.push_back(std::min<int64_t>(shard, kShards - 1) * of_shard +
-                    rank * 2'654'435'761 % of_shard);
+  const double cold_rows =
+      static_cast<double>(absl::GetFlag(FLAGS_rows_of_step)) / (hot + kShards - 1);
+  std::vector<int64_t> rows;
+  for (int64_t shard = 0; shard < kShards; ++shard) {
+    absl::btree_set<int64_t> drawn;
+    const auto wanted = static_cast<size_t>(std::lround(shard == 0 ? hot * cold_rows : cold_rows));
+    while (drawn.size() < wanted) {
+      const int64_t rank = ZipfRank(random, of_shard, absl::GetFlag(FLAGS_zipf));
+      // A prime that is larger than the shard: each rank has its own row, far from its neighbours'.
+      drawn.insert(shard * of_shard + rank * 2'654'435'761 % of_shard);
+    }
+    rows.insert(rows.end(), drawn.begin(), drawn.end());
   }
-  std::sort(drawn.begin(), drawn.end());
-  drawn.erase(std::unique(drawn.begin(), drawn.end()), drawn.end());
-  return drawn;
+  return rows;
 }
 
+// Drawing takes longer than a step, so a worker draws some sets of rows once.
+struct RowSets {
+  std::vector<int64_t> sets[16];
+};
+
 absl::Status Change(WorkerContext& worker, int64_t number) {
-  const std::vector<int64_t> rows = DrawRows(static_cast<uint64_t>(number));
+  auto& drawn = worker.Local<RowSets>("rows", [] {
+    auto made = std::make_unique<RowSets>();
+    for (size_t i = 0; i < std::size(made->sets); ++i) made->sets[i] = DrawRows(i);
+    return made;
+  });
+  const std::vector<int64_t>& rows =
+      drawn.sets[static_cast<size_t>(number) % std::size(drawn.sets)];
   const auto n = static_cast<int64_t>(rows.size());
   const Tensor ids = Tensor::Vector<int64_t>(rows);
   ASSIGN_OR_RETURN(Variable table, worker.strategy().FindVariable("table"));
@@ -89,7 +105,7 @@ absl::Status Run(Coordinator& coordinator) {
     const absl::Duration began = Clock::Real().Elapsed();
     int64_t steps = 0;
     do {
-      for (int i = 0; i < 20; ++i, ++steps)
+      for (int i = 0; i < 4; ++i, ++steps)
         RETURN_IF_ERROR(coordinator.Schedule(kChange, number++).status());
       RETURN_IF_ERROR(coordinator.Join());
       std::puts("round");
