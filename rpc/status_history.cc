@@ -201,9 +201,12 @@ void StatusHistory::Compare(const v1::CoordinatorStatus& job, Findings& findings
   }
   for (const Outlier& hot : HotServers(loads)) {
     if (servers[hot.index]->ps().bytes_per_second() < kBusyServer) continue;
-    AddFinding(Finding::HOT_PS, *servers[hot.index],
-               absl::StrFormat("hot: %.1f x the mean of rows", hot.multiple), hot.multiple,
-               findings);
+    const v1::PsStatus& ps = servers[hot.index]->ps();
+    std::string text = absl::StrFormat("hot: %.1f x the mean of rows", hot.multiple);
+    if (!ps.busiest_variable().empty())
+      absl::StrAppendFormat(&text, ", %.0f %% of its load in variable %s", 100 * ps.busiest_share(),
+                            ps.busiest_variable());
+    AddFinding(Finding::HOT_PS, *servers[hot.index], std::move(text), hot.multiple, findings);
   }
   for (const Outlier& slow : Stragglers(medians))
     AddFinding(

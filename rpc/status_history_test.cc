@@ -161,12 +161,16 @@ TEST(StatusHistoryTest, TheCoordinatorComparesItsTasks) {
         50 * i);
     history.Add(At(i), status);
   }
+  v1::PsStatus& hot = *status.mutable_coordinator()->mutable_tasks(2)->mutable_ps();
+  hot.set_busiest_variable("user/factors");
+  hot.set_busiest_share(0.714);
   history.Complete(At(10), status);
   EXPECT_THAT(status.coordinator().steps_per_second(), DoubleNear(10, 1e-9));
   ASSERT_THAT(status.findings(), SizeIs(2));
   EXPECT_EQ(status.findings(0).kind(), Finding::HOT_PS);
   EXPECT_EQ(status.findings(0).index(), 2);
-  EXPECT_THAT(status.findings(0).text(), HasSubstr("hot: 3.3 x the mean"));
+  EXPECT_EQ(status.findings(0).text(),
+            "hot: 3.3 x the mean of rows, 71 % of its load in variable user/factors");
   EXPECT_EQ(status.findings(1).kind(), Finding::STRAGGLER);
   EXPECT_EQ(status.findings(1).job(), v1::WORKER);
   EXPECT_EQ(status.findings(1).index(), 2);

@@ -64,6 +64,7 @@
 #include "coordinator/core/layout_changes.h"
 #include "coordinator/core/layout_plan.h"
 #include "coordinator/core/limited_log.h"
+#include "coordinator/core/load_reports.h"
 #include "coordinator/core/passes.h"
 #include "coordinator/core/recovery.h"
 #include "coordinator/core/resizing.h"
@@ -302,6 +303,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   };
   // All of them that are known: parameter servers first, each role by index. Does not block.
   std::vector<KnownTask> Tasks() const;
+  // Of each parameter server, by index. Does not block.
+  std::vector<std::optional<BusiestVariable>> BusiestOfServers() const;
   // The number of entries of each structure that grows and shrinks while the job runs, by name.
   // Tests and benchmarks use the numbers to find structures that only grow.
   std::map<std::string, int64_t> Sizes() const;

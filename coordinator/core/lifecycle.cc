@@ -774,6 +774,11 @@ std::vector<CoordinatorCore::KnownTask> CoordinatorCore::Tasks() const {
   return tasks;
 }
 
+std::vector<std::optional<BusiestVariable>> CoordinatorCore::BusiestOfServers() const {
+  MutexLock lock(mu_);
+  return BusiestVariables(*layout_plan_.layout(), servers_);
+}
+
 CoordinatorCore::Inspection CoordinatorCore::Inspect() const {
   MutexLock lock(mu_);
   Inspection inspection = history_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 namespace divvy {
 namespace {
@@ -49,6 +50,29 @@ LoadReport LoadNow(const Layout& layout, const ServerSet& servers) {
                                                      : ps.memory_limit_bytes / 10 * 9);
   }
   return report;
+}
+
+std::vector<std::optional<BusiestVariable>> BusiestVariables(const Layout& layout,
+                                                             const ServerSet& servers) {
+  std::vector<std::optional<BusiestVariable>> all;
+  for (const auto& ps : servers) {
+    std::map<const VariableLayout*, double> loads;
+    double sum = 0;
+    for (const auto& [key, rates] : ps.loads.bytes_per_second()) {
+      const VariableLayout* const variable = VariableOn(layout, ps.index, key);
+      if (variable == nullptr) continue;
+      const double load = std::accumulate(rates.begin(), rates.end(), 0.0);
+      loads[variable] += load;
+      sum += load;
+    }
+    all.emplace_back();
+    if (sum <= 0) continue;
+    const auto most =
+        std::max_element(loads.begin(), loads.end(),
+                         [](const auto& a, const auto& b) { return a.second < b.second; });
+    all.back() = BusiestVariable{most->first->spec.name, most->second / sum};
+  }
+  return all;
 }
 
 }  // namespace divvy

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "coordinator/core/arrangement.h"
@@ -25,6 +27,16 @@ struct LoadReport {
 
 // The load as the servers last told it. Pure.
 LoadReport LoadNow(const Layout& layout, const ServerSet& servers);
+
+// The variable that has most of a server's load, and its share of it, up to 1.
+struct BusiestVariable {
+  std::string name;
+  double share = 0;
+};
+
+// [servers] Nullopt: the server has no load, or none is known. Pure.
+std::vector<std::optional<BusiestVariable>> BusiestVariables(const Layout& layout,
+                                                             const ServerSet& servers);
 
 }  // namespace divvy
 

@@ -156,8 +156,15 @@ v1::TaskStatus ChiefTask::Status() const {
       options_.setup.core, core->Snapshot(),
       parts_.reporter == nullptr ? Reporter::Reached() : parts_.reporter->reached());
   if (const auto poll = poll_.Get()) {
-    for (v1::TaskStatus& task : poll->Last())
+    const auto busiest = core->BusiestOfServers();
+    for (v1::TaskStatus& task : poll->Last()) {
+      const auto index = static_cast<size_t>(task.index());
+      if (task.has_ps() && index < busiest.size() && busiest[index]) {
+        task.mutable_ps()->set_busiest_variable(busiest[index]->name);
+        task.mutable_ps()->set_busiest_share(busiest[index]->share);
+      }
       *status.mutable_coordinator()->add_tasks() = std::move(task);
+    }
   }
   return status;
 }
