@@ -80,13 +80,14 @@ Json AsJson(const Message& message) {
   return Json::parse(json);
 }
 
+Json StepAsJson(uint64_t job_id, const v1::TracedStep& step) {
+  Json json = AsJson(step);
+  json["traceparent"] = TraceparentOf(job_id, step);
+  return json;
+}
 Json StepsAsJson(uint64_t job_id, const google::protobuf::RepeatedPtrField<v1::TracedStep>& steps) {
   Json all = Json::array();
-  for (const v1::TracedStep& step : steps) {
-    Json one = AsJson(step);
-    one["traceparent"] = TraceparentOf(job_id, step);
-    all.push_back(std::move(one));
-  }
+  for (const v1::TracedStep& step : steps) all.push_back(StepAsJson(job_id, step));
   return all;
 }
 
@@ -209,11 +210,15 @@ std::string TraceparentOf(uint64_t job_id, const v1::TracedStep& step) {
   return absl::StrFormat("00-%s-%016x-01", TraceIdOf(job_id, step.step()), step.attempt());
 }
 
+std::string JsonOf(uint64_t job_id, const v1::TracedStep& step) {
+  return StepAsJson(job_id, step).dump();
+}
+
 std::string JsonOf(const v1::GetTracesReply& traces) {
   Json json = AsJson(traces);
   json["last"] = StepsAsJson(traces.job_id(), traces.last());
   json["slowest"] = StepsAsJson(traces.job_id(), traces.slowest());
-  return json.dump(1) + "\n";
+  return json.dump() + "\n";
 }
 
 // Events of one thread must come in the order of their begins, or be nested.

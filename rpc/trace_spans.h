@@ -46,7 +46,8 @@ std::string TraceIdOf(uint64_t job_id, uint64_t step);
 // The header `traceparent` of W3C Trace Context for an attempt: its number is the span.
 std::string TraceparentOf(uint64_t job_id, const v1::TracedStep& step);
 
-// As divvy.proto has it, and for each step also "traceparent".
+// As divvy.proto has it, and for each step also "traceparent". On one line.
+std::string JsonOf(uint64_t job_id, const v1::TracedStep& step);
 std::string JsonOf(const v1::GetTracesReply& traces);
 // Trace events of Chrome, which Perfetto (ui.perfetto.dev) and chrome://tracing open. Each task is
 // a process; spans of one task that overlap are on threads of their own.
