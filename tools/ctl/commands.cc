@@ -320,7 +320,7 @@ int TraceCommand(const std::vector<std::string>& args) {
   else
     WriteStandardError(
         absl::StrCat("divvyctl trace: ", wire::Escaped(text.status().message()), "\n"));
-  return OperatorExitCode(text.status());
+  return absl::IsNotFound(text.status()) ? exit_codes::kNoInput : OperatorExitCode(text.status());
 }
 
 int LogsCommand(const std::vector<std::string>& args) {
