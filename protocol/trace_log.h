@@ -26,7 +26,8 @@ struct TracedStep {
   std::optional<StepOutcome> outcome = {};
   // Clock::Elapsed of the task that keeps it.
   absl::Duration ended = {};
-  // Coordinator: from the program's call to the dispatch. Worker: 0.
+  // Coordinator: from the program's call to the dispatch, with all attempts before this one.
+  // Worker: 0.
   absl::Duration queued = {};
   // Coordinator: from the dispatch to the report, or to the loss of the worker. Worker: from the
   // arrival of the dispatch to the report.
