@@ -1,5 +1,7 @@
 #include "base/log.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
@@ -87,11 +89,15 @@ std::shared_ptr<spdlog::logger> MakeLogger(const LogOptions& options) {
 
 // The longest text that is kept of an entry.
 constexpr size_t kMostKeptText = 2000;
-constexpr size_t kMostKept = 50;
+constexpr size_t kMostWarnings = 50;
 
 struct Kept {
   Mutex mu;
+  std::deque<LoggedEntry> warnings DIVVY_GUARDED_BY(mu);
   std::deque<LoggedEntry> entries DIVVY_GUARDED_BY(mu);
+  // Of the texts in `entries`.
+  size_t bytes DIVVY_GUARDED_BY(mu) = 0;
+  int64_t written DIVVY_GUARDED_BY(mu) = 0;
 };
 
 Kept& GetKept() {
@@ -100,12 +106,21 @@ Kept& GetKept() {
 }
 
 void Keep(const LogEntry& entry) {
-  if (entry.severity == Severity::kInfo) return;
+  LoggedEntry logged{Clock::Real().WallTime(), entry.severity, entry.text.substr(0, kMostKeptText),
+                     BaseName(entry.file), entry.line};
   Kept& kept = GetKept();
   MutexLock lock(kept.mu);
-  kept.entries.push_back(
-      {Clock::Real().WallTime(), entry.severity, entry.text.substr(0, kMostKeptText)});
-  if (kept.entries.size() > kMostKept) kept.entries.pop_front();
+  if (entry.severity != Severity::kInfo) {
+    kept.warnings.push_back(logged);
+    if (kept.warnings.size() > kMostWarnings) kept.warnings.pop_front();
+  }
+  ++kept.written;
+  kept.bytes += logged.text.size();
+  kept.entries.push_back(std::move(logged));
+  while (kept.entries.size() > RecentLog::kMostEntries || kept.bytes > RecentLog::kMostBytes) {
+    kept.bytes -= kept.entries.front().text.size();
+    kept.entries.pop_front();
+  }
 }
 
 // The destination of entries. It is swapped as a whole, so writing an entry holds no lock of
@@ -143,7 +158,15 @@ LogSink SetLogSink(LogSink sink) {
 std::vector<LoggedEntry> RecentWarnings() {
   Kept& kept = GetKept();
   MutexLock lock(kept.mu);
-  return {kept.entries.begin(), kept.entries.end()};
+  return {kept.warnings.begin(), kept.warnings.end()};
+}
+
+RecentLog LastEntries(size_t most) {
+  Kept& kept = GetKept();
+  MutexLock lock(kept.mu);
+  const size_t count = std::min(most, kept.entries.size());
+  return {{kept.entries.end() - static_cast<std::ptrdiff_t>(count), kept.entries.end()},
+          kept.written};
 }
 
 void Log(const LogEntry& entry) {

@@ -134,6 +134,37 @@ TEST(LogTest, TheLastWarningsAreKept) {
   EXPECT_GE(kept[0].at, begin);
 }
 
+TEST(LogTest, TheLastEntriesAreKeptWithTheirSource) {
+  SetLogSink([](const LogEntry&) {});
+  const int64_t before = LastEntries().written;
+  DIVVY_LOG(INFO) << "one\nof two lines";
+  DIVVY_LOG(WARNING) << "two";
+  SetLogSink(nullptr);
+  const RecentLog last = LastEntries(2);
+  EXPECT_EQ(last.written, before + 2);
+  ASSERT_EQ(last.entries.size(), 2u);
+  EXPECT_EQ(last.entries[0].text, "one\nof two lines");
+  EXPECT_EQ(last.entries[0].severity, Severity::kInfo);
+  EXPECT_EQ(last.entries[0].file, "observability_test.cc");
+  EXPECT_EQ(last.entries[0].line + 1, last.entries[1].line);
+  EXPECT_EQ(last.entries[1].severity, Severity::kWarning);
+}
+
+TEST(LogTest, WhatIsKeptOfTheLogIsBounded) {
+  SetLogSink([](const LogEntry&) {});
+  for (int i = 0; i < 1500; ++i) DIVVY_LOG(INFO) << "entry " << i;
+  const RecentLog many = LastEntries();
+  EXPECT_EQ(many.entries.size(), RecentLog::kMostEntries);
+  EXPECT_EQ(many.entries.back().text, "entry 1499");
+  EXPECT_EQ(many.entries.front().text, "entry 500");
+  for (int i = 0; i < 300; ++i) DIVVY_LOG(INFO) << std::string(100'000, 'x');
+  SetLogSink(nullptr);
+  size_t bytes = 0;
+  for (const LoggedEntry& entry : LastEntries().entries) bytes += entry.text.size();
+  EXPECT_LE(bytes, RecentLog::kMostBytes);
+  EXPECT_GT(bytes, RecentLog::kMostBytes - 2001);
+}
+
 TEST(LogTest, LinesOfManyThreadsStayWhole) {
   const std::string lines = Stderr({}, [] {
     std::vector<std::thread> threads;

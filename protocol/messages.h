@@ -346,6 +346,8 @@ struct PullRequest {
   // Where the ps puts the values. Null: into memory of its own. Not sent: each end of a connection
   // has its own target, or none.
   std::shared_ptr<PullTarget> target = nullptr;
+  // The step that reads. 0: no step reads, or not said. For people only: it decides nothing.
+  EntryId step = {};
 };
 // All writes of one entry to one ps. The ps applies all of them or none, and each entry id once,
 // however often the request arrives and from whichever worker.
@@ -373,6 +375,8 @@ struct CommitReply {
   uint64_t applied_seq = 0;
   // The version of each part's shard after the commit. Empty for a duplicate.
   std::vector<uint64_t> versions;
+  // From the whole request until the reply was known; 0: not said. For people only.
+  absl::Duration served = {};
 };
 
 // Ends a worker or ps. The task accepts nothing new, finishes the commits in flight, replies, then
@@ -441,6 +445,8 @@ struct Dispatch {
   // the time of the step's first dispatch, in minutes of the coordinator's clock, never going back.
   // Rows of tables that the step writes are dated by it.
   uint32_t tick = 0;
+  // The report is to have a StepTrace if Report::took is at least this. Absent: it need not.
+  std::optional<absl::Duration> trace_over = {};
 };
 struct CancelSteps {
   // Steps among these that have not begun to commit report CANCELLED.
@@ -499,6 +505,36 @@ struct EndedInput {
     return a.iterator == b.iterator && a.position == b.position;
   }
 };
+// Where the time of a step went, as its worker saw it. The clocks of hosts differ, so all times
+// count from the arrival of the Dispatch at the worker.
+struct StepTrace {
+  // Enough for the parameter servers of most jobs; a bound, because a step may pull often.
+  static constexpr size_t kMostCalls = 64;
+  // A pull or a commit, to one ps.
+  struct Call {
+    bool commit = false;
+    int ps = 0;
+    // when it was sent first
+    absl::Duration since = {};
+    // until it was answered, with all retries
+    absl::Duration took = {};
+    // The part of it in which the ps had the last try, as the ps says; 0: not said.
+    absl::Duration served = {};
+    uint32_t retries = 0;
+  };
+  // When the function began. Until then the step waited for the steps before it.
+  absl::Duration began = {};
+  // when the function had returned
+  absl::Duration computed = {};
+  // When the commits were sent; 0: it sent none.
+  absl::Duration committed = {};
+  absl::Duration reported = {};
+  // At most kMostCalls: those that took longest, in the order in which they were sent. Pulls that
+  // were begun ahead are among them.
+  std::vector<Call> calls = {};
+  // how many more there were
+  uint32_t left_out = 0;
+};
 struct Report {
   EntryId step;
   uint32_t attempt = 1;
@@ -516,6 +552,8 @@ struct Report {
   std::vector<EndedInput> ended = {};
   // From the start of its function to this report; 0: not said.
   absl::Duration took = {};
+  // For people only: it decides nothing. Absent: it was not asked for.
+  std::optional<StepTrace> trace = {};
 };
 // A digest of some elements of a dataset. With it the coordinator compares whether two workers read
 // the same data. Floating values are compared by a projection, because another kind of processor

@@ -1,8 +1,11 @@
 #include "rpc/admin_service.h"
 
+#include <cstddef>
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "base/recent_log.h"
 #include "base/status_macros.h"
 #include "rpc/unary_handler.h"
 #include "rpc/wall_time.h"
@@ -21,6 +24,34 @@ absl::Status CheckTarget(const absl::StatusOr<Incarnation>& target,
   return MakeError(Reason::kWrongIncarnation,
                    "the request is for another incarnation of the coordinator, which has been "
                    "restarted since: ask for its status, and repeat the request");
+}
+
+v1::GetLogsReply::Severity ToProto(Severity severity) {
+  switch (severity) {
+    case Severity::kInfo: return v1::GetLogsReply::INFO;
+    case Severity::kWarning: return v1::GetLogsReply::WARNING;
+    case Severity::kError: return v1::GetLogsReply::ERROR;
+  }
+  return v1::GetLogsReply::ERROR;
+}
+
+absl::StatusOr<v1::GetLogsReply> LogsFor(const v1::GetLogsRequest& request) {
+  if (request.entries() < 0)
+    return MakeError(Reason::kInvalid, absl::StrCat("entries is ", request.entries(),
+                                                    ", wanted a number from 1, or 0 for all"));
+  const RecentLog log = LastEntries(
+      request.entries() == 0 ? RecentLog::kMostEntries : static_cast<size_t>(request.entries()));
+  v1::GetLogsReply reply;
+  reply.set_written(log.written);
+  for (const LoggedEntry& entry : log.entries) {
+    v1::GetLogsReply::Entry& out = *reply.add_entries();
+    out.set_time_ns(absl::ToUnixNanos(entry.at));
+    out.set_severity(ToProto(entry.severity));
+    out.set_text(entry.text);
+    out.set_file(entry.file);
+    out.set_line(entry.line);
+  }
+  return reply;
 }
 
 // Fills in the reply and finishes the call.
@@ -118,6 +149,32 @@ grpc::ServerUnaryReactor* AdminService::Rebalance(grpc::CallbackServerContext* c
   return Operate(
       "Admin.Rebalance", context, *request, *reply,
       [this](ResultCallback<v1::RebalanceReply> done) { calls_->rebalance(std::move(done)); });
+}
+
+grpc::ServerUnaryReactor* AdminService::GetTraces(grpc::CallbackServerContext* context,
+                                                  const v1::GetTracesRequest*,
+                                                  v1::GetTracesReply* reply) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  internal::UnaryFinisher finisher(reactor, "Admin.GetTraces");
+  const absl::Status checked = CheckUnaryCall(*context, "Admin.GetTraces");
+  if (checked.ok() && traces_) *reply = traces_();
+  finisher.Finish(checked);
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* AdminService::GetLogs(grpc::CallbackServerContext* context,
+                                                const v1::GetLogsRequest* request,
+                                                v1::GetLogsReply* reply) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  internal::UnaryFinisher finisher(reactor, "Admin.GetLogs");
+  absl::Status checked = CheckUnaryCall(*context, "Admin.GetLogs");
+  if (checked.ok()) {
+    absl::StatusOr<v1::GetLogsReply> logs = LogsFor(*request);
+    checked = logs.status();
+    if (logs.ok()) *reply = *std::move(logs);
+  }
+  finisher.Finish(checked);
+  return reactor;
 }
 
 }  // namespace divvy

@@ -35,18 +35,25 @@ struct OperatorCalls {
 using RowsForOperator =
     std::function<void(v1::GetTableRowsRequest, ResultCallback<v1::GetTableRowsReply>)>;
 
-// The service Admin. GetStatus returns at once what `status` returns. GetTableRows is for a
-// parameter server, and is refused with INVALID by another task. The other methods are for a
-// coordinator. They are refused with INVALID if there are no OperatorCalls, and with
-// WRONG_INCARNATION if the request names another incarnation: the operator then asks for the status
-// and repeats the request. Every method first checks the caller (CheckUnaryCall). Thread-safe; no
-// method blocks.
+// Returns what the task has kept of the times of steps. REQUIRES: as StatusOfTask.
+using TracesOfTask = std::function<v1::GetTracesReply()>;
+
+// The service Admin. GetLogs returns at once the last entries of the process's log, and GetTraces
+// what `traces` returns; a task without it has kept nothing. GetStatus returns at once what
+// `status` returns. GetTableRows is for a parameter server, and is refused with INVALID by another
+// task. The other methods are for a coordinator. They are refused with INVALID if there are no
+// OperatorCalls, and with WRONG_INCARNATION if the request names another incarnation: the operator
+// then asks for the status and repeats the request. Every method first checks the caller
+// (CheckUnaryCall). Thread-safe; no method blocks.
 class AdminService : public v1::Admin::CallbackService {
  public:
   // No `calls`: the task is not a coordinator. No `rows`: it is not a parameter server.
   explicit AdminService(StatusOfTask status, std::optional<OperatorCalls> calls = std::nullopt,
-                        RowsForOperator rows = nullptr)
-      : status_(std::move(status)), calls_(std::move(calls)), rows_(std::move(rows)) {}
+                        RowsForOperator rows = nullptr, TracesOfTask traces = nullptr)
+      : status_(std::move(status)),
+        calls_(std::move(calls)),
+        rows_(std::move(rows)),
+        traces_(std::move(traces)) {}
 
   // The status in one line, for the log. Without the tasks that a coordinator shows.
   std::string StatusText() const;
@@ -67,6 +74,12 @@ class AdminService : public v1::Admin::CallbackService {
   grpc::ServerUnaryReactor* Rebalance(grpc::CallbackServerContext* context,
                                       const v1::RebalanceRequest* request,
                                       v1::RebalanceReply* reply) override;
+  grpc::ServerUnaryReactor* GetTraces(grpc::CallbackServerContext* context,
+                                      const v1::GetTracesRequest* request,
+                                      v1::GetTracesReply* reply) override;
+  grpc::ServerUnaryReactor* GetLogs(grpc::CallbackServerContext* context,
+                                    const v1::GetLogsRequest* request,
+                                    v1::GetLogsReply* reply) override;
 
  private:
   template <typename Request, typename Reply, typename Call>
@@ -76,6 +89,7 @@ class AdminService : public v1::Admin::CallbackService {
   const StatusOfTask status_;
   const std::optional<OperatorCalls> calls_;
   const RowsForOperator rows_;
+  const TracesOfTask traces_;
 };
 
 }  // namespace divvy

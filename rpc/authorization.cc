@@ -43,6 +43,8 @@ constexpr Rule kRules[] = {
     {"admin", "Admin.Resize"},
     {"admin", "Admin.Rebalance"},
     {"admin", "Admin.GetTableRows"},
+    {"admin", "Admin.GetTraces"},
+    {"admin", "Admin.GetLogs"},
 };
 
 bool Covers(absl::string_view rule, absl::string_view method) {

@@ -127,9 +127,16 @@ void Count(const CommitRequest& request, DataOutcome& outcome) {
   }
 }
 // What the request tells before it is carried out, and what the answer adds.
-DataOutcome OutcomeOf(const PullRequest&) { return {DataMethod::kPull}; }
+DataOutcome OutcomeOf(const PullRequest& request) {
+  DataOutcome outcome{DataMethod::kPull};
+  outcome.entry = request.step;
+  outcome.session = request.fence.session;
+  return outcome;
+}
 DataOutcome OutcomeOf(const CommitRequest& request) {
   DataOutcome outcome{DataMethod::kCommit};
+  outcome.entry = request.entry;
+  outcome.session = request.fence.session;
   Count(request, outcome);
   return outcome;
 }
@@ -358,8 +365,11 @@ class Receiver : public MessageReceiver {
       if (!environment->answers.Enter()) return;
       DataOutcome outcome = asked;
       outcome.status = reply.status();
-      if (reply.ok()) AddReply(*reply, outcome);
       outcome.took = Clock::Real().Elapsed() - since;
+      if (reply.ok()) {
+        AddReply(*reply, outcome);
+        reply->served = outcome.took;
+      }
       environment->handler.OnAnswered(outcome);
       if (const auto call = weak.lock())
         call->Do([this, id, reply = std::move(reply), reply_memory, region] {

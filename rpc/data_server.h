@@ -50,6 +50,9 @@ struct DataOutcome {
   int64_t bytes = 0, rows = 0;
   // From the whole request until its answer was known; 0 if it was refused before it was whole.
   absl::Duration took = {};
+  // The entry of a commit, or the step that pulls if the request says so.
+  EntryId entry = {};
+  SessionId session = {};
 };
 
 // The object that the streams call. Thread-safe; no method blocks. `done` and `granted` are called

@@ -79,9 +79,9 @@ TEST(AuthorizationTest, TheMatrixOfRolesAndCallsIsThis) {
   EXPECT_EQ(MethodsOf("worker"), (Calls{"Coordinator.Register", "ParameterServerData.Pull",
                                         "ParameterServerData.Commit"}));
   EXPECT_EQ(MethodsOf("ps"), (Calls{"Coordinator.Register"}));
-  EXPECT_EQ(MethodsOf("admin"),
-            (Calls{"Admin.GetStatus", "Admin.RequestCheckpoint", "Admin.GetTableRows",
-                   "Admin.Drain", "Admin.Resize", "Admin.Rebalance"}));
+  EXPECT_EQ(MethodsOf("admin"), (Calls{"Admin.GetStatus", "Admin.RequestCheckpoint",
+                                       "Admin.GetTableRows", "Admin.Drain", "Admin.Resize",
+                                       "Admin.Rebalance", "Admin.GetTraces", "Admin.GetLogs"}));
 }
 
 TEST(AuthorizationTest, WhatIsNotListedIsDenied) {

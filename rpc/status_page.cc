@@ -7,7 +7,6 @@
 #include <iterator>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -15,22 +14,12 @@
 #include "absl/time/time.h"
 #include "google/protobuf/text_format.h"
 #include "rpc/findings.h"
+#include "rpc/page_text.h"
 
 namespace divvy {
 namespace {
 
 // ---- text ---------------------------------------------------------------------------------------
-
-std::string Escaped(absl::string_view text) {
-  return absl::StrReplaceAll(
-      text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}, {"'", "&#39;"}});
-}
-
-// "chief", "ps 0"
-std::string NameOf(v1::Job job, int index) {
-  const std::string name = absl::AsciiStrToLower(v1::Job_Name(job));
-  return job == v1::CHIEF ? name : absl::StrCat(name, " ", index);
-}
 
 std::string BytesText(double bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -39,24 +28,20 @@ std::string BytesText(double bytes) {
   return absl::StrFormat("%.*f %s", bytes < 10 && unit > 0 ? 1 : 0, bytes, kUnits[unit]);
 }
 std::string NumberText(double value) { return absl::StrFormat("%.4g", value); }
-std::string SecondsText(int64_t ns) {
-  const double seconds = static_cast<double>(ns) * 1e-9;
-  return seconds < 1 ? absl::StrFormat("%.3g ms", seconds * 1e3)
-                     : absl::StrFormat("%.3g s", seconds);
-}
 std::string SinceText(int64_t ns) { return ns > 0 ? SpanText(absl::Nanoseconds(ns)) : ""; }
 
 // ---- tables -------------------------------------------------------------------------------------
 
 std::string Row(absl::string_view name, absl::string_view value) {
-  return absl::StrCat("<tr><th>", Escaped(name), "</th><td>", Escaped(value), "</td></tr>\n");
+  return absl::StrCat("<tr><th>", HtmlEscaped(name), "</th><td>", HtmlEscaped(value),
+                      "</td></tr>\n");
 }
 
 // A row of cells that are escaped here.
 std::string Cells(const std::vector<std::string>& cells, const char* tag) {
   std::string row = "<tr>";
   for (const std::string& cell : cells)
-    absl::StrAppend(&row, "<", tag, ">", Escaped(cell), "</", tag, ">");
+    absl::StrAppend(&row, "<", tag, ">", HtmlEscaped(cell), "</", tag, ">");
   return row + "</tr>\n";
 }
 
@@ -170,7 +155,7 @@ std::vector<std::string> TaskCells(const v1::TaskStatus& task, const v1::TaskSta
   }
   for (const v1::TaskStatus::Wait& wait : task.waits())
     notes.push_back(absl::StrCat("waits for ", wait.text()));
-  return {NameOf(task.job(), task.index()),
+  return {NameOfTask(task.job(), task.index()),
           task.state(),
           SinceText(task.state_ns()),
           load,
@@ -215,7 +200,7 @@ std::string Svg(const StatusHistory::Picture& picture) {
   return absl::StrFormat(
       "<figure><figcaption>%s: %s, at most %s</figcaption><svg viewBox=\"0 -1 %.0f %.0f\" "
       "width=\"%.0f\" height=\"%.0f\" role=\"img\"><polyline points=\"%s\"/></svg></figure>\n",
-      Escaped(picture.title), NumberText(points.back().value), NumberText(most), kWidth,
+      HtmlEscaped(picture.title), NumberText(points.back().value), NumberText(most), kWidth,
       kHeight + 2, kWidth, kHeight, line);
 }
 
@@ -247,17 +232,18 @@ constexpr char kStyle[] =
 }  // namespace
 
 std::string HtmlOf(const v1::TaskStatus& status, const PageContext& context) {
-  const std::string name = Escaped(NameOf(status.job(), status.index()));
+  const std::string name = HtmlEscaped(NameOfTask(status.job(), status.index()));
   std::string page =
       absl::StrCat("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>", name,
                    " - Divvy</title><style>", kStyle, "</style></head>\n<body><h1>", name, ": ",
-                   Escaped(status.state()), context.serving ? "" : ", not serving", "</h1>\n");
+                   HtmlEscaped(status.state()), context.serving ? "" : ", not serving", "</h1>\n");
   for (const v1::TaskStatus::Wait& wait : status.waits())
     absl::StrAppendFormat(&page, "<p class=\"wait\">waits for %s (%.1f s)</p>\n",
-                          Escaped(wait.text()), static_cast<double>(wait.since_ns()) * 1e-9);
+                          HtmlEscaped(wait.text()), static_cast<double>(wait.since_ns()) * 1e-9);
   for (const v1::TaskStatus::Finding& finding : status.findings())
-    absl::StrAppend(&page, "<p class=\"find\">", Escaped(NameOf(finding.job(), finding.index())),
-                    ": ", Escaped(finding.text()), "</p>\n");
+    absl::StrAppend(&page, "<p class=\"find\">",
+                    HtmlEscaped(NameOfTask(finding.job(), finding.index())), ": ",
+                    HtmlEscaped(finding.text()), "</p>\n");
   absl::StrAppend(&page, "<table>\n", HeadRows(status));
   if (status.has_coordinator()) absl::StrAppend(&page, JobRows(status.coordinator(), context.now));
   absl::StrAppend(&page, "</table>\n");
@@ -268,7 +254,8 @@ std::string HtmlOf(const v1::TaskStatus& status, const PageContext& context) {
     absl::StrAppend(&page, "<details><summary>All numbers</summary><table>\n", Rows(*role),
                     "</table></details>\n");
   absl::StrAppend(&page,
-                  "<p><a href=\"/statusz.json\">as data</a>, "
+                  "<p><a href=\"/tracez\">where the time of steps went</a>, "
+                  "<a href=\"/statusz.json\">as data</a>, "
                   "<a href=\"/metrics\">for Prometheus</a></p></body></html>\n");
   return page;
 }

@@ -10,8 +10,11 @@
 #include "base/process_metrics.h"
 #include "base/recent_log.h"
 #include "google/protobuf/util/json_util.h"
+#include "rpc/page_text.h"
 #include "rpc/peer_certificate.h"
 #include "rpc/status_page.h"
+#include "rpc/trace_page.h"
+#include "rpc/trace_spans.h"
 #include "variables/table_parts.h"
 #include "wire/messages.h"
 
@@ -222,6 +225,15 @@ std::string TaskPages::Html() const {
   return HtmlOf(sources_.status(), context);
 }
 
+v1::GetTracesReply TaskPages::Traces() const {
+  return sources_.traces ? sources_.traces() : v1::GetTracesReply();
+}
+
+std::string TaskPages::TraceHtml() const {
+  const v1::TaskStatus status = sources_.status();
+  return TracePage(NameOfTask(status.job(), status.index()), Traces(), Clock::Real().WallTime());
+}
+
 HttpPage TaskPages::Readiness() const {
   if (serving_) return TextPage(200, "serving\n");
   const v1::TaskStatus status = sources_.status();
@@ -237,7 +249,11 @@ HttpPage TaskPages::Page(absl::string_view path) const {
   if (path == "/metrics") return {200, "text/plain; version=0.0.4; charset=utf-8", Metrics()};
   if (path == "/statusz" || path == "/") return {200, "text/html; charset=utf-8", Html()};
   if (path == "/statusz.json") return {200, "application/json", JsonOf(sources_.status())};
-  return TextPage(404, "there are /healthz, /readyz, /metrics, /statusz and /statusz.json\n");
+  if (path == "/tracez") return {200, "text/html; charset=utf-8", TraceHtml()};
+  if (path == "/tracez.json") return {200, "application/json", JsonOf(Traces())};
+  return TextPage(404,
+                  "there are /healthz, /readyz, /metrics, /statusz, /statusz.json, /tracez and "
+                  "/tracez.json\n");
 }
 
 }  // namespace divvy

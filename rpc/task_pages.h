@@ -30,6 +30,8 @@ std::string JsonOf(const v1::TaskStatus& status);
 //   /metrics       for Prometheus
 //   /statusz       for people
 //   /statusz.json  the same as data
+//   /tracez        where the time of steps went, for people
+//   /tracez.json   the same as data
 // Another path gives 404 with this list. Thread-safe.
 class TaskPages {
  public:
@@ -42,6 +44,8 @@ class TaskPages {
     const StatusHistory* history = nullptr;
     // The file of the task's certificate. Empty: it has none.
     std::string certificate = {};
+    // What the task has kept of the times of steps. Null: nothing.
+    TracesOfTask traces = nullptr;
   };
   explicit TaskPages(Sources sources) : sources_(std::move(sources)) {}
   // A new one is not serving.
@@ -53,6 +57,8 @@ class TaskPages {
   // Blocks on the file of the certificate.
   std::string Metrics() const;
   std::string Html() const;
+  v1::GetTracesReply Traces() const;
+  std::string TraceHtml() const;
 
   const Sources sources_;
   std::atomic<bool> serving_{false};

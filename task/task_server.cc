@@ -145,9 +145,10 @@ StatusOfTask Completed(StatusOfTask status, std::shared_ptr<const StatusHistory>
 }  // namespace
 
 TaskServer::TaskServer(const TaskOptions& options, TaskFace face)
-    : admin_(Completed(face.status, history_), std::move(face.calls), std::move(face.rows)),
+    : admin_(Completed(face.status, history_), std::move(face.calls), std::move(face.rows),
+             face.traces),
       pages_({Completed(face.status, history_), face.metrics, history_.get(),
-              options.tls ? options.tls->cert : std::string()}) {
+              options.tls ? options.tls->cert : std::string(), std::move(face.traces)}) {
   if (face.executor == nullptr) return;
   sampler_ = std::make_shared<Sampler>(*face.executor, std::move(face.status), history_);
   sampler_->Start();

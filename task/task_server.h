@@ -76,6 +76,8 @@ struct TaskFace {
   StatusOfTask status;
   std::optional<OperatorCalls> calls = std::nullopt;
   RowsForOperator rows = nullptr;
+  // Null: the task keeps no times of steps.
+  TracesOfTask traces = nullptr;
   // The task's own metrics, for the page /metrics. Null: none. REQUIRES: outlives the server.
   const MetricsRegistry* metrics = nullptr;
   // Runs the timer of the samples that findings and pictures are made of. Null: there are none.

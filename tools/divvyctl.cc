@@ -58,6 +58,14 @@ const std::vector<Command>& Commands() {
        "q "
        "quits; p, w, c: the order; arrows and digits: one task",
        Names{"addr", "once"} + tls + cluster, TopCommand},
+      {"trace", "",
+       "shows where the time of a step went, over all roles: the last step that was traced, a "
+       "training step, or the slowest ones (TF_CONFIG, or --addr=HOST:PORT of the coordinator)",
+       Names{"addr", "step", "slowest", "format"} + tls + cluster, TraceCommand},
+      {"logs", "[chief | ps-N | worker-N]",
+       "shows the last entries of the tasks' logs, ordered by time (TF_CONFIG, or "
+       "--addr=HOST:PORT,...)",
+       Names{"addr", "lines", "format"} + tls + cluster, LogsCommand},
       {"doctor", "",
        "looks at this machine and at what the flags name: a cluster (TF_CONFIG or --addr), a "
        "directory of checkpoints, certificates. Says what is wrong, why, and the command that "

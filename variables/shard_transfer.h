@@ -57,6 +57,8 @@ struct PullPartReply {
 struct PullReply {
   // in the order of the request
   std::vector<PullPartReply> parts;
+  // From the whole request until the reply was known; 0: not said. For people only.
+  absl::Duration served = {};
 };
 
 // One write to one shard. Parts of one variable are applied in the given order.

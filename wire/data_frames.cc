@@ -149,6 +149,7 @@ OutgoingTransfer ToTransfer(uint64_t request_id, const PullRequest& request) {
   transfer.header.set_request_id(request_id);
   v1::PullRequestHeader& header = *transfer.header.mutable_pull();
   *header.mutable_fence() = ToProto(request.fence);
+  header.set_step(request.step.value());
   for (const PullPart& part : request.parts) {
     v1::PullRequestHeader::Part& out = *header.add_parts();
     *out.mutable_shard() = ToProto(part.shard);
@@ -167,6 +168,7 @@ OutgoingTransfer ToTransfer(uint64_t request_id, const absl::StatusOr<PullReply>
   v1::PullReplyHeader& header = *transfer.header.mutable_pull_reply();
   *header.mutable_status() = ToProto(reply.status());
   if (!reply.ok()) return transfer;
+  header.set_served_ns(absl::ToInt64Nanoseconds(reply->served));
   for (const PullPartReply& part : reply->parts) {
     v1::PullReplyHeader::Part& out = *header.add_parts();
     Describe(part.values, part.lent.get(), out);
@@ -211,6 +213,7 @@ OutgoingTransfer ToTransfer(uint64_t request_id, const absl::StatusOr<CommitRepl
   header.set_duplicate(reply->duplicate);
   header.set_applied_seq(reply->applied_seq);
   header.mutable_versions()->Add(reply->versions.begin(), reply->versions.end());
+  header.set_served_ns(absl::ToInt64Nanoseconds(reply->served));
   return transfer;
 }
 
@@ -443,6 +446,7 @@ absl::Status PayloadFiller::Take(absl::string_view bytes,
 absl::StatusOr<PullRequest> FromHeader(const v1::PullRequestHeader& header, PayloadFiller& filler) {
   PullRequest request;
   DIVVY_WIRE_READ(request.fence, header, fence);
+  request.step = EntryId(header.step());
   RETURN_IF_ERROR(ReadParts(header.parts(), filler, request.parts));
   return request;
 }
@@ -471,6 +475,8 @@ absl::StatusOr<PullReply> FromHeader(const v1::PullReplyHeader& header, const Pu
                                          " were asked for"));
   RETURN_IF_ERROR(CheckCount("parts", count));
   PullReply reply;
+  RETURN_IF_ERROR(CheckNotNegative("served_ns", header.served_ns()));
+  reply.served = absl::Nanoseconds(header.served_ns());
   auto part = asked.parts.begin();
   ASSIGN_OR_RETURN(reply.parts, ReadAll("parts", header.parts(), [&](const auto& from) {
                      return PartFrom(from, *part++, filler);
@@ -488,6 +494,8 @@ absl::StatusOr<CommitReply> FromHeader(const v1::CommitReplyHeader& header,
   reply.duplicate = header.duplicate();
   reply.applied_seq = header.applied_seq();
   reply.versions.assign(header.versions().begin(), header.versions().end());
+  RETURN_IF_ERROR(CheckNotNegative("served_ns", header.served_ns()));
+  reply.served = absl::Nanoseconds(header.served_ns());
   return reply;
 }
 

@@ -762,6 +762,7 @@ void Fields(Visitor& visit, Dispatch& dispatch) {
   visit(F(inputs), dispatch.inputs, Counted());
   visit(F(learning_rate_scale), dispatch.learning_rate_scale, Finite());
   visit(F(tick), dispatch.tick);
+  visit(F(trace_over_ns), dispatch.trace_over);
 }
 
 template <typename Visitor>
@@ -801,6 +802,25 @@ void Fields(Visitor& visit, EndedInput& end) {
 }
 
 template <typename Visitor>
+void Fields(Visitor& visit, StepTrace::Call& call) {
+  visit(F(commit), call.commit);
+  visit(F(ps), call.ps, Index());
+  visit(F(since_ns), call.since);
+  visit(F(took_ns), call.took);
+  visit(F(served_ns), call.served);
+  visit(F(retries), call.retries);
+}
+template <typename Visitor>
+void Fields(Visitor& visit, StepTrace& trace) {
+  visit(F(began_ns), trace.began);
+  visit(F(computed_ns), trace.computed);
+  visit(F(committed_ns), trace.committed);
+  visit(F(reported_ns), trace.reported);
+  visit(F(calls), trace.calls, Counted{StepTrace::kMostCalls});
+  visit(F(left_out), trace.left_out);
+}
+
+template <typename Visitor>
 void Fields(Visitor& visit, Report& report) {
   visit(F(step), report.step);
   visit(F(attempt), report.attempt);
@@ -816,6 +836,7 @@ void Fields(Visitor& visit, Report& report) {
   visit(F(staleness), report.staleness);
   visit(F(ended), report.ended, Counted());
   visit(F(took_ns), report.took);
+  visit(F(trace), report.trace);
 }
 
 template <typename Visitor>

@@ -17,6 +17,7 @@
 #include "partitioners/placement.h"
 #include "protocol/ids.h"
 #include "protocol/messages.h"
+#include "protocol/trace_log.h"
 #include "strategy/strategy_options.h"
 
 namespace divvy {
@@ -104,6 +105,8 @@ struct CoordinatorOptions {
   CheckpointCatalog* checkpoints = nullptr;
   // Where the core notes what it measures. Null: nowhere. REQUIRES: outlives the core.
   CoordinatorMetrics* metrics = nullptr;
+  // Decides which steps are traced, and keeps their times. Null: none is. REQUIRES: as metrics.
+  TraceLog* traces = nullptr;
   // The interval of scheduled checkpoints. 0: checkpoints are made only on request and at the end.
   absl::Duration checkpoint_every;
   // How long the end of a job tries to write its last checkpoint while a disk is full or broken. A

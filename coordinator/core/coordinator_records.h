@@ -213,6 +213,9 @@ struct Step {
   int64_t arg_bytes = 0;
   // Clock::Elapsed() when it was queued; for a replayed step, when it was queued again.
   absl::Duration queued_at;
+  // Clock::Elapsed() at the dispatch of the last attempt, and its Dispatch::trace_over.
+  absl::Duration sent_at;
+  std::optional<absl::Duration> trace_over = {};
   // The worker was told to give it back, because the steps before it take longer than expected.
   bool recalled = false;
   // What this attempt was expected to take when it was dispatched; finite.

@@ -322,8 +322,25 @@ void StepQueue::Send(const std::shared_ptr<Step>& step, Worker& worker) {
   dispatch.inputs = step->leases;
   dispatch.learning_rate_scale = step->learning_rate_scale;
   dispatch.tick = step->tick;
+  step->sent_at = clock_.Elapsed();
+  if (options_.traces != nullptr) step->trace_over = options_.traces->AskFor(step->sent_at);
+  dispatch.trace_over = step->trace_over;
   workers_.Send(worker, std::move(dispatch));
   if (kHasFailpoints) outbox_.Add([] { HitFailpoint(Failpoint::kDispatched); });
+}
+
+// ---- traces ----
+
+// The worker's times are believed as far as its report came no earlier.
+void StepQueue::Trace(const Step& step, int worker, std::optional<StepOutcome> outcome,
+                      std::optional<StepTrace> parts, absl::Duration took) {
+  if (options_.traces == nullptr || !step.trace_over) return;
+  const absl::Duration now = clock_.Elapsed();
+  TracedStep run{step.id, step.attempt, step.ordinal, step.request.function, worker, outcome, now};
+  run.queued = std::max(step.sent_at - step.queued_at, absl::ZeroDuration());
+  run.total = now - step.sent_at;
+  run.parts = std::move(parts);
+  options_.traces->Add(std::move(run), std::min(took, now - step.sent_at), *step.trace_over);
 }
 
 // ---- reports ----
@@ -340,6 +357,8 @@ void StepQueue::OnReport(Worker& worker, Report report) {
   worker.run_time = absl::ZeroDuration();
   --in_flight_;
   max_staleness_ = std::max(max_staleness_, report.staleness);
+  if (report.trace)
+    Trace(*step, worker.index, report.outcome, std::move(report.trace), report.took);
   // A cancelled step that took no time had not begun. One that began took at least 1 ns.
   num_runs_ += report.outcome != StepOutcome::kCancelled || report.took > absl::ZeroDuration();
   const bool could_not = report.outcome == StepOutcome::kSystem;
@@ -566,6 +585,7 @@ void StepQueue::CompleteJoins() {
 void StepQueue::OnFenced(const std::shared_ptr<Step>& step, int worker) {
   if (step->state != Step::State::kFencing) return;
   --in_flight_;
+  Trace(*step, worker, std::nullopt, std::nullopt, absl::InfiniteDuration());
   const absl::Status lost = MakeError(
       Reason::kStepGaveUp,
       absl::StrCat("step ", step->request.function, " (", step->id.value(), ") was given up after ",

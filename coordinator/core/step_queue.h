@@ -266,6 +266,9 @@ class StepQueue {
   // Begins to cancel the batch: queued steps at once, steps in flight by a message. A step that
   // some ps has applied is carried through.
   void StartCancelling();
+  // Notes a run that was reported, or whose worker was lost.
+  void Trace(const Step& step, int worker, std::optional<StepOutcome> outcome,
+             std::optional<StepTrace> parts, absl::Duration took);
   // LogOpen and LogFinished write the step's entry in the redo log.
   void LogOpen(const Step& step);
   void LogFinished(Step& step);

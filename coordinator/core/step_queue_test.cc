@@ -111,6 +111,87 @@ TEST_F(StepQueueTest, AStepIsDispatchedInTheOrderOfItsIdToTheWorkerWithTheMostRo
   EXPECT_EQ(host_.finished, std::vector<EntryId>{EntryId(2)});
 }
 
+TEST_F(StepQueueTest, TheTimesOfAStepAreKeptWithWhatTheCoordinatorKnows) {
+  TraceLog traces;
+  options_.traces = &traces;
+  const auto outcome = Schedule("train");
+  Advance(absl::Milliseconds(20));
+  Worker& worker = AddWorker(4);
+  Pump();
+  ASSERT_EQ(worker.in_flight.size(), 1u);
+  EXPECT_EQ(worker.in_flight[0]->trace_over, absl::ZeroDuration());
+  Advance(absl::Milliseconds(50));
+  Report report;
+  report.step = worker.in_flight[0]->id;
+  report.attempt = 1;
+  report.took = absl::Milliseconds(30);
+  report.trace.emplace().reported = absl::Milliseconds(40);
+  steps_.OnReport(worker, std::move(report));
+  Pump();
+  ASSERT_EQ(traces.Last().size(), 1u);
+  const TracedStep& run = traces.Last()[0];
+  EXPECT_EQ(run.function, "train");
+  EXPECT_EQ(run.worker, 4);
+  EXPECT_EQ(run.ordinal, 0);
+  EXPECT_EQ(run.outcome, StepOutcome::kOk);
+  EXPECT_EQ(run.queued, absl::Milliseconds(20));
+  EXPECT_EQ(run.total, absl::Milliseconds(50));
+  ASSERT_TRUE(run.parts.has_value());
+  EXPECT_EQ(run.parts->reported, absl::Milliseconds(40));
+}
+
+TEST_F(StepQueueTest, AnAttemptWhoseWorkerWasLostIsKeptAndSoIsTheNextOne) {
+  TraceLog traces;
+  options_.traces = &traces;
+  Worker& worker = AddWorker(0);
+  Schedule("train");
+  Advance(absl::Seconds(7));
+  Worker& other = AddWorker(1);
+  Lose(worker);
+  ASSERT_EQ(traces.Last().size(), 1u);
+  EXPECT_FALSE(traces.Last()[0].outcome.has_value());
+  EXPECT_FALSE(traces.Last()[0].parts.has_value());
+  EXPECT_EQ(traces.Last()[0].total, absl::Seconds(7));
+  ASSERT_EQ(other.in_flight.size(), 1u);
+  Report report;
+  report.step = other.in_flight[0]->id;
+  report.attempt = 2;
+  report.trace.emplace();
+  steps_.OnReport(other, std::move(report));
+  Pump();
+  ASSERT_EQ(traces.Last().size(), 2u);
+  EXPECT_EQ(traces.Last()[1].attempt, 2u);
+  EXPECT_EQ(traces.Last()[1].step, traces.Last()[0].step);
+}
+
+// A worker that lies about its times does not make its steps the slowest of all.
+TEST_F(StepQueueTest, AStepTookNoLongerThanTheCoordinatorWaitedForIt) {
+  TraceLog traces;
+  options_.traces = &traces;
+  Worker& worker = AddWorker(0);
+  for (const absl::Duration claimed : {absl::Hours(1), absl::Milliseconds(4)}) {
+    Schedule("train");
+    ASSERT_EQ(worker.in_flight.size(), 1u);
+    Report report;
+    report.step = worker.in_flight[0]->id;
+    report.attempt = 1;
+    report.took = claimed;
+    report.trace.emplace();
+    Advance(claimed == absl::Hours(1) ? absl::Milliseconds(2) : absl::Milliseconds(5));
+    steps_.OnReport(worker, std::move(report));
+    Pump();
+  }
+  ASSERT_EQ(traces.Slowest(clock_.Elapsed()).size(), 2u);
+  EXPECT_EQ(traces.Slowest(clock_.Elapsed())[0].ordinal, 1);
+}
+
+TEST_F(StepQueueTest, WithoutALogNoStepIsTraced) {
+  Worker& worker = AddWorker(0);
+  Schedule("train");
+  ASSERT_EQ(worker.in_flight.size(), 1u);
+  EXPECT_FALSE(worker.in_flight[0]->trace_over.has_value());
+}
+
 TEST_F(StepQueueTest, AStepBeyondTheLimitIsAcceptedWhenThereIsRoom) {
   options_.max_queued_steps = 1;
   const auto one = Schedule("one"), two = Schedule("two");

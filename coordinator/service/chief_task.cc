@@ -21,6 +21,7 @@
 #include "coordinator/service/measured_store.h"
 #include "coordinator/store/sqlite_store.h"
 #include "protocol/error.h"
+#include "wire/trace.h"
 
 namespace divvy {
 namespace {
@@ -124,6 +125,7 @@ void ChiefTask::FillInCluster() {
   CoordinatorOptions& core = options_.setup.core;
   core.incarnation = Incarnation(EntropySeed());
   core.metrics = &metrics_;
+  core.traces = &traces_;
   core.cluster = tasks;
   // Addresses that the cluster does not name are learnt by Register.
   core.ps_addresses.assign(NumParameterServers(cluster), "");
@@ -143,6 +145,7 @@ absl::Status ChiefTask::Listen() {
   face.metrics = &registry_;
   face.executor = &executor_;
   face.calls = CallsOfOperators();
+  face.traces = [this] { return Traces(); };
   ASSIGN_OR_RETURN(server_,
                    TaskServer::Start(options_.task, {&service_}, nullptr, std::move(face)));
   return absl::OkStatus();
@@ -167,6 +170,12 @@ v1::TaskStatus ChiefTask::Status() const {
     }
   }
   return status;
+}
+
+v1::GetTracesReply ChiefTask::Traces() const {
+  const auto core = core_.Get();
+  return wire::ToProto(traces_, core == nullptr ? JobId() : core->job(), Clock::Real().Elapsed(),
+                       Clock::Real().WallTime());
 }
 
 OperatorCalls ChiefTask::CallsOfOperators() {

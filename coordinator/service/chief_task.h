@@ -19,6 +19,7 @@
 #include "coordinator/service/build.h"
 #include "coordinator/service/coordinator_service.h"
 #include "coordinator/service/task_poll.h"
+#include "protocol/trace_log.h"
 #include "rpc/dialer.h"
 #include "task/task_server.h"
 
@@ -92,6 +93,7 @@ class ChiefTask {
   absl::Status StartCore();
   void StartPoll();
   v1::TaskStatus Status() const;
+  v1::GetTracesReply Traces() const;
 
   // The calls that an operator may make, with divvyctl or the Admin service.
   OperatorCalls CallsOfOperators();
@@ -111,6 +113,7 @@ class ChiefTask {
   ThreadPoolExecutor executor_;
   MetricsRegistry registry_;
   CoordinatorMetrics metrics_{registry_};
+  TraceLog traces_;
   std::unique_ptr<Store> store_;
   // Null: the job keeps no checkpoints.
   std::unique_ptr<CheckpointCatalog> catalog_;

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <functional>
 
+#include "base/clock.h"
 #include "base/once_set.h"
 #include "ps_server/core/memory_budget.h"
 #include "ps_server/core/parameter_server_core.h"
 #include "ps_server/service/ps_metrics.h"
+#include "ps_server/service/served_calls.h"
 #include "rpc/data_server.h"
 
 namespace divvy {
@@ -19,10 +21,13 @@ class PsDataHandler : public DataHandler {
  public:
   // REQUIRES: all outlive the server.
   PsDataHandler(const OnceSet<ParameterServerCore>& core, MemoryBudget& commits,
-                MemoryBudget& replies, PsMetrics& metrics)
-      : core_(core), commits_(commits), replies_(replies), metrics_(metrics) {}
+                MemoryBudget& replies, PsMetrics& metrics, ServedCalls& served)
+      : core_(core), commits_(commits), replies_(replies), metrics_(metrics), served_(served) {}
 
-  void OnAnswered(const DataOutcome& outcome) override { metrics_.Note(outcome); }
+  void OnAnswered(const DataOutcome& outcome) override {
+    metrics_.Note(outcome);
+    served_.Note(outcome, Clock::Real().Elapsed());
+  }
 
   void Call(PullRequest request, ResultCallback<PullReply> done) override;
   void Call(CommitRequest request, ResultCallback<CommitReply> done) override;
@@ -44,6 +49,7 @@ class PsDataHandler : public DataHandler {
   MemoryBudget& commits_;
   MemoryBudget& replies_;
   PsMetrics& metrics_;
+  ServedCalls& served_;
 };
 
 }  // namespace divvy

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/clock.h"
 #include "base/file_system.h"
 #include "base/process.h"
 #include "base/random.h"
@@ -56,7 +57,7 @@ PsTask::PsTask(const PsTaskOptions& options)
       replies_(options.pull_buffer_bytes, MemoryBudget::TooLarge::kTakesAll,
                MemoryBudget::Share::kHalf),
       service_(core_),
-      data_(core_, commits_, replies_, metrics_),
+      data_(core_, commits_, replies_, metrics_, served_),
       data_server_(data_, DataOptions(options.task)),
       dialer_(executor_, options.task.tls, options.task.shares_memory) {}
 
@@ -95,6 +96,7 @@ absl::Status PsTask::Listen() {
   face.metrics = &registry_;
   face.executor = &executor_;
   face.rows = rows;
+  face.traces = [this] { return Traces(); };
   ASSIGN_OR_RETURN(server_,
                    TaskServer::Start(options_.task, {&service_}, &data_server_, std::move(face)));
   return absl::OkStatus();
@@ -113,6 +115,13 @@ v1::TaskStatus PsTask::Status() const {
                       core == nullptr ? ParameterServerSnapshot()
                                       : core->Inspect(ParameterServerCore::Detail::kWithoutValues),
                       traffic);
+}
+
+v1::GetTracesReply PsTask::Traces() const {
+  const auto core = core_.Get();
+  const JobId job =
+      core == nullptr ? JobId() : core->Inspect(ParameterServerCore::Detail::kWithoutValues).job;
+  return served_.ToProto(job, Clock::Real().Elapsed(), Clock::Real().WallTime());
 }
 
 // All rows of a table may have to be looked at.

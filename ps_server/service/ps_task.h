@@ -16,6 +16,7 @@
 #include "ps_server/service/ps_data_handler.h"
 #include "ps_server/service/ps_metrics.h"
 #include "ps_server/service/ps_service.h"
+#include "ps_server/service/served_calls.h"
 #include "rpc/data_server.h"
 #include "rpc/dialer.h"
 #include "task/task_server.h"
@@ -65,6 +66,7 @@ class PsTask {
   absl::Status Listen();
   absl::Status StartCore(OnExit on_exit);
   v1::TaskStatus Status() const;
+  v1::GetTracesReply Traces() const;
   void FindRows(v1::GetTableRowsRequest request, ResultCallback<v1::GetTableRowsReply> done);
 
   PsTaskOptions options_;
@@ -72,6 +74,7 @@ class PsTask {
   MemoryBudget commits_, replies_;
   MetricsRegistry registry_;
   PsMetrics metrics_{registry_};
+  ServedCalls served_;
   std::unique_ptr<CheckpointFiles> checkpoint_files_;  // null: the server keeps no checkpoints
   OnceSet<ParameterServerCore> core_;
   PsService service_;

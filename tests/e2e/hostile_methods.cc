@@ -58,6 +58,8 @@ const std::vector<Method>& Methods() {
       admin("Drain", &OfNobody),
       admin("Resize", &OfNobody),
       admin("Rebalance", &OfNobody),
+      admin("GetTraces", &Nothing),
+      admin("GetLogs", &Nothing),
       {kPull, {Role::kPs}, {"chief", "worker"}, &FrameOf<PullRequest>},
       {kCommit, {Role::kPs}, {"chief", "worker"}, &FrameOf<CommitRequest>},
   };

@@ -32,6 +32,7 @@ namespace divvy {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr char kDocs[] = "docs/operating/operations.md";
 
@@ -305,6 +306,25 @@ TEST_F(MetricsTest, EachNameMovesInAClusterThatTrainsUnderFaults) {
   for (const std::string role : {"chief", "ps", "worker"})
     ScrapeUntilMoved(role, NamesOf(role, MetricMoves::kUnderFaults));
   ExpectAllNames({MetricMoves::kWithTls, MetricMoves::kOnGpus});
+  Finish();
+}
+
+// A picture for each step, on the coordinator and the worker; of a ps its pulls and commits.
+TEST_F(MetricsTest, EachRoleHasAPageOfWhereTheTimeOfStepsWent) {
+  Make(1, 1, /*proxied=*/false, Flags({}));
+  StartAll();
+  CountOn(1);
+  for (const TaskId task : {kChiefTask, WorkerTask(0)}) {
+    const std::string page = PageOf(task, "/tracez").value_or("");
+    EXPECT_THAT(page, HasSubstr("training step ")) << ToString(task);
+    EXPECT_THAT(page, HasSubstr("<rect class=\"compute\"")) << ToString(task);
+    EXPECT_THAT(page, HasSubstr("<rect class=\"served\"")) << ToString(task);
+    EXPECT_THAT(page, Not(HasSubstr("<script"))) << ToString(task);
+    EXPECT_THAT(PageOf(task, "/tracez.json").value_or(""), HasSubstr("\"traceparent\":\"00-"));
+  }
+  const std::string page = PageOf(PsTask(0), "/tracez").value_or("");
+  EXPECT_THAT(page, HasSubstr("<td>commit</td>"));
+  EXPECT_THAT(page, HasSubstr("<rect class=\"commit\""));
   Finish();
 }
 

@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/clock.h"
 #include "base/executor.h"
@@ -75,8 +76,12 @@ class OperationsTest : public CountingTest {
   // The same, and the exit code.
   std::pair<std::string, int> RunDivvyctl(std::vector<std::string> words, TaskId asked) {
     const std::string name = absl::StrCat("divvyctl ", ++commands_);
-    // These commands call no task.
-    if (words[0] != "certs" && words[0] != "state")
+    // These commands call no task. A test may name several itself.
+    const auto names_tasks = [](const std::string& word) {
+      return absl::StartsWith(word, "--addr=");
+    };
+    if (words[0] != "certs" && words[0] != "state" &&
+        std::none_of(words.begin(), words.end(), names_tasks))
       words.push_back("--addr=" + cluster_->address(asked));
     words.insert(words.begin(), "tools/divvyctl");
     EXPECT_TRUE(cluster_->processes().Start(name, {words, {}, ChildOutput::kPipe}).ok());
@@ -480,6 +485,70 @@ TEST_F(OperationsTest, AJobGoesOnWithItsShardsArrangedByTheirLoad) {
   CountOn(1);
   cluster_->Signal(PsTask(0), SIGKILL);
   CountOnWhoeverDies();
+  FinishAll();
+}
+
+// ---- traces and logs
+
+TEST_F(OperationsTest, AnOperatorSeesWhereTheTimeOfAStepWentOverAllRoles) {
+  MakeDurable({"--elements=1000"});
+  StartAll();
+  CountOn(1);
+  const std::string last = Divvyctl({"trace"}, kChiefTask);
+  EXPECT_THAT(last, ContainsRegex(", training step [0-9]+, worker [01].*: [0-9.]+ m?s, ok, "));
+  EXPECT_THAT(last, ContainsRegex("traceparent 00-[0-9a-f]{32}-0000000000000001-01\n"));
+  EXPECT_THAT(last, ContainsRegex("  chief      dispatch +[0-9.]+ m?s \\|"));
+  EXPECT_THAT(last, ContainsRegex("  worker [01]   compute +[0-9.]+ m?s \\|"));
+  EXPECT_THAT(last, ContainsRegex("  ps [01]       commit +[0-9.]+ m?s \\|[ =]+\\| at the ps "));
+  // A worker knows its own part, and a parameter server none of a step.
+  EXPECT_THAT(Divvyctl({"trace", "--slowest=3"}, WorkerTask(0)), HasSubstr("worker 0   compute"));
+  EXPECT_THAT(Divvyctl({"trace"}, PsTask(0), 64), HasSubstr("give the coordinator's address"));
+  EXPECT_THAT(Divvyctl({"trace", "--step=999999999"}, kChiefTask, 66),
+              ContainsRegex("training step 999999999 is not among .*: the nearest are [0-9]"));
+  EXPECT_THAT(Divvyctl({"trace", "--slowest=0"}, kChiefTask, 64), HasSubstr("at least 1"));
+  EXPECT_THAT(Divvyctl({"trace", "--format=chrome"}, kChiefTask),
+              HasSubstr("{\"traceEvents\":[{\"name\":\"queued\""));
+  // A worker dies with its steps. They are run again, as their second attempt.
+  cluster_->Signal(WorkerTask(0), SIGKILL);
+  CountOnWhoeverDies();
+  const std::string slowest = Divvyctl({"trace", "--slowest=100"}, kChiefTask);
+  EXPECT_THAT(slowest, ContainsRegex("worker 0(, attempt [0-9]+)?: [0-9.]+ m?s, worker lost, "));
+  EXPECT_THAT(slowest, ContainsRegex("  chief      lost +[0-9.]+ m?s"));
+  FinishAll();
+}
+
+TEST_F(OperationsTest, AnOperatorReadsTheLogsOfAllTasksWhoeverLives) {
+  MakeDurable({});
+  StartAll();
+  CountOn(1);
+  std::vector<std::string> addresses;
+  for (const TaskId& task : cluster_->tasks()) addresses.push_back(cluster_->address(task));
+  const std::string all = "--addr=" + absl::StrJoin(addresses, ",");
+  const std::string logs = Divvyctl({"logs", "--lines=0", all}, kChiefTask);
+  for (const char* task : {"chief   ", "ps 0    ", "ps 1    ", "worker 0", "worker 1"})
+    EXPECT_THAT(logs, ContainsRegex(absl::StrCat(
+                          "(^|\n)", task, " \\| I[0-9]{4} [0-9:.]{15} [a-z_]+.cc:[0-9]+\\] ")))
+        << task;
+  // They are in the order of their times.
+  std::string before;
+  for (const absl::string_view line : absl::StrSplit(logs, '\n', absl::SkipEmpty())) {
+    const size_t time = line.find("| I");
+    if (time == line.npos) continue;
+    const std::string now(line.substr(time + 3, 20));
+    EXPECT_LE(before, now) << line;
+    before = now;
+  }
+  const std::string one = Divvyctl({"logs", "ps-1", "--lines=2", all}, kChiefTask);
+  EXPECT_EQ(std::count(one.begin(), one.end(), '\n'), 2) << one;
+  EXPECT_THAT(one, ContainsRegex("^ps 1 \\| "));
+  EXPECT_THAT(Divvyctl({"logs", "ps-7", all}, kChiefTask, 64), HasSubstr("there is no ps 7"));
+  EXPECT_THAT(Divvyctl({"logs", "nobody", all}, kChiefTask, 64), HasSubstr("names no task"));
+  Kill(WorkerTask(1));
+  const std::string rest = Divvyctl({"logs", all}, kChiefTask, 1);
+  EXPECT_THAT(rest, HasSubstr(cluster_->address(WorkerTask(1)) + " does not answer: "));
+  EXPECT_THAT(rest, HasSubstr("\nps 0     | "));
+  Start(WorkerTask(1));
+  CountOn(1);
   FinishAll();
 }
 

@@ -1,6 +1,7 @@
 // Sends any bytes to the methods of Admin, over a connection to a real server. Each call is
 // answered, and a request for another life of the coordinator has no effect.
 #include <atomic>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -75,8 +76,9 @@ bool MeansThisLife(const std::string& bytes, bool is_resize) {
 
 void Call(World& world, fuzz::Choices& choices) {
   constexpr const char* kMethods[] = {"GetStatus", "RequestCheckpoint", "Drain",
-                                      "Resize",    "Rebalance",         "Steal"};
-  const uint64_t method = choices.Below(6);
+                                      "Resize",    "Rebalance",         "Steal",
+                                      "GetLogs",   "GetTraces"};
+  const uint64_t method = choices.Below(std::size(kMethods));
   world.operated.AnswerBy(static_cast<Answer>(choices.Below(3)));
   const std::string bytes = Request(choices);
   const bool has_deadline = choices.Often();

@@ -40,6 +40,7 @@
 #include "coordinator/checkpoint/bundle_catalog.h"
 #include "coordinator/core/coordinator_core.h"
 #include "coordinator/core/step_rules.h"
+#include "protocol/trace_log.h"
 #include "ps_server/checkpoint/bundle_files.h"
 #include "ps_server/core/parameter_server_core.h"
 #include "tests/sim/applied_record.h"
@@ -89,6 +90,8 @@ using ServersState = std::tuple<Epoch, SessionId, Epoch, int64_t, CoordinatorSna
 struct Process {
   // Makes a slice of a parameter server's checkpoint take time to write.
   TickingClock slice_clock{absl::Milliseconds(1)};
+  // Of a worker or the coordinator.
+  TraceLog traces;
   std::shared_ptr<Node> node;
   std::unique_ptr<SimDialer> dialer;
   std::shared_ptr<CoordinatorClient> coordinator;
@@ -399,6 +402,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   void RestartTasks();
   void CheckAlways();
   void CheckRecovery();
+  void CheckTraces();
   void CheckAtRest();
   void CheckPlaces();
   bool FindServingPs(int index);

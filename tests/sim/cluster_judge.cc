@@ -122,7 +122,27 @@ bool Cluster::FindServingPs(int index) {
   return false;
 }
 
+// All clocks are one here, so the worker's times lie within the coordinator's. A liar's may not.
+void Cluster::CheckTraces() {
+  const std::vector<TracedStep> traced = chief_->traces.Last();
+  if (traced.size() > 64)
+    Violation("X7", absl::StrCat("the times of ", traced.size(), " steps are kept"));
+  for (const TracedStep& run : traced) {
+    if (!run.parts || config_.liar) continue;
+    const StepTrace& parts = *run.parts;
+    const bool rises = parts.began <= parts.computed && parts.computed <= parts.reported &&
+                       parts.reported <= run.total && parts.committed <= parts.reported;
+    const bool is_within = std::all_of(
+        parts.calls.begin(), parts.calls.end(),
+        [&](const StepTrace::Call& call) { return call.since + call.took <= parts.reported; });
+    if (!rises || !is_within)
+      Violation("X14", absl::StrCat("the times of step ", run.step.value(), ", attempt ",
+                                    run.attempt, " contradict each other"));
+  }
+}
+
 void Cluster::CheckAtRest() {
+  CheckTraces();
   const CoordinatorCore::Inspection truth = core_->Inspect();
   // A direct write of another round is in flight, or the state is not restored yet.
   if (!truth.open.empty() || truth.steps_to_replay) return;

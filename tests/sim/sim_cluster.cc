@@ -83,6 +83,7 @@ void Cluster::StartWorker(int index, int life) {
   // happen.
   if (config_.seed % 2 == 0) options.at_once_bytes = 0;
   options.pulls = {config_.pipeline_depth};
+  options.traces = &process->traces;
   const bool is_other = config_.other_replicas && !faults_stopped_ &&
                         Random(MixSeeds(config_.seed, 5000 + 100 * life + index)).Chance(0.4);
   options.replicas = process->replicas = is_other ? config_.replicas + 1 : config_.replicas;
@@ -144,6 +145,7 @@ void Cluster::StartCoordinator(StoredJob stored) {
   options.incarnation = chief_->incarnation = Incarnation(random_.Next() | 1);
   options.job_seed = config_.seed;
   if (config_.named_job) options.job = JobId(4711);
+  options.traces = &chief_->traces;
   StopJoining();
   for (int i = 0; i < num_ps_; ++i)
     options.ps_addresses.push_back(config_.learn_addresses ? "" : PsAddressOf(i));

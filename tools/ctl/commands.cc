@@ -28,12 +28,14 @@
 #include "tools/config/describe_cluster.h"
 #include "tools/ctl/certs.h"
 #include "tools/ctl/checkpoint.h"
+#include "tools/ctl/logs.h"
 #include "tools/ctl/operate.h"
 #include "tools/ctl/socket_directory.h"
 #include "tools/ctl/state.h"
 #include "tools/ctl/status.h"
 #include "tools/ctl/table.h"
 #include "tools/ctl/top/top.h"
+#include "tools/ctl/trace.h"
 #include "tools/launch/launch.h"
 #include "wire/text.h"
 
@@ -42,20 +44,28 @@ ABSL_FLAG(std::optional<int>, ps, std::nullopt,
           "number of parameter servers. Required by resize; 2 for the other commands");
 ABSL_FLAG(int, workers, 2, "number of workers");
 ABSL_FLAG(std::string, format, "",
-          "status, table: table (default), or json (one object per line). checkpoint export: "
-          "safetensors (default), or bundle");
-ABSL_FLAG(
-    std::string, addr, "",
-    "status, top, doctor, table: host:port,...; health, checkpoint save, drain, resize, rebalance: "
-    "host:port. For a cluster of divvyctl launch: the unix:DIRECTORY that its first lines print. "
-    "Default: the tasks of "
-    "TF_CONFIG");
+          "status, table, trace, logs: table (default), or json (one object per line). trace also: "
+          "chrome (trace events, for Perfetto). checkpoint export: safetensors (default), or "
+          "bundle");
+ABSL_FLAG(std::string, addr, "",
+          "status, top, doctor, table, logs: host:port,...; trace, health, checkpoint save, drain, "
+          "resize, rebalance: host:port. For a cluster of divvyctl launch: the unix:DIRECTORY that "
+          "its first lines print. "
+          "Default: the tasks of "
+          "TF_CONFIG");
 ABSL_FLAG(absl::Duration, timeout, absl::Minutes(1),
           "checkpoint save, drain, resize, rebalance: how long to wait. The operation continues "
           "afterwards. "
           "table: how long to wait for each task");
 // top
 ABSL_FLAG(bool, once, false, "top: show the tasks once, as lines, and end");
+// trace
+ABSL_FLAG(std::optional<int64_t>, step, std::nullopt,
+          "trace: the number of a training step. Default: the last step that was traced");
+ABSL_FLAG(std::optional<int>, slowest, std::nullopt,
+          "trace: so many of the slowest steps of the last 10 minutes");
+// logs
+ABSL_FLAG(int, lines, 50, "logs: the last so many entries of each task; 0: all that it has kept");
 // table
 ABSL_FLAG(std::string, by, "count",
           "table top: the order of the rows. count: how many steps named the key; norm: the "
@@ -280,6 +290,52 @@ int TopCommand(const std::vector<std::string>& args) {
   const absl::StatusOr<StatusOptions> options = TasksFromFlags();
   if (!options.ok()) return RefuseToStart(options.status());
   return ShowTop(*options, absl::GetFlag(FLAGS_once) ? TopMode::kOnce : TopMode::kAuto);
+}
+
+int TraceCommand(const std::vector<std::string>& args) {
+  if (!args.empty()) return Misuse("trace takes flags only");
+  TraceOptions options;
+  options.choice.step = absl::GetFlag(FLAGS_step);
+  options.choice.slowest = absl::GetFlag(FLAGS_slowest);
+  if (options.choice.step && options.choice.slowest)
+    return Misuse("trace: give --step or --slowest, not both");
+  if (options.choice.step && *options.choice.step < 1)
+    return Misuse(absl::StrCat("trace: --step is ", *options.choice.step, ", wanted at least 1"));
+  if (options.choice.slowest && *options.choice.slowest < 1)
+    return Misuse(
+        absl::StrCat("trace: --slowest is ", *options.choice.slowest, ", wanted at least 1"));
+  const std::string format = absl::GetFlag(FLAGS_format);
+  if (!format.empty() && format != "table" && format != "json" && format != "chrome")
+    return Misuse(
+        absl::StrCat("trace: --format is \"", format, "\", wanted table, json or chrome"));
+  if (format == "json") options.format = TraceFormat::kJson;
+  if (format == "chrome") options.format = TraceFormat::kChrome;
+  const absl::StatusOr<OperatorOptions> coordinator = OperatorOptionsFromFlags();
+  if (!coordinator.ok()) return RefuseToStart(coordinator.status());
+  options.address = coordinator->address;
+  options.credentials = coordinator->credentials;
+  const absl::StatusOr<std::string> text = TraceText(options);
+  if (text.ok())
+    std::fputs(text->c_str(), stdout);
+  else
+    WriteStandardError(
+        absl::StrCat("divvyctl trace: ", wire::Escaped(text.status().message()), "\n"));
+  return absl::IsNotFound(text.status()) ? exit_codes::kNoInput : OperatorExitCode(text.status());
+}
+
+int LogsCommand(const std::vector<std::string>& args) {
+  LogsOptions options;
+  options.entries = absl::GetFlag(FLAGS_lines);
+  if (options.entries < 0)
+    return Misuse(absl::StrCat("logs: --lines is ", options.entries,
+                               ", wanted a number from 1, or 0 for all"));
+  if (!args.empty()) {
+    const absl::StatusOr<std::string> task = TaskOfWords(args);
+    if (!task.ok()) return Misuse(absl::StrCat("logs: ", task.status().message()));
+    options.task = *task;
+  }
+  int exit_code = EXIT_SUCCESS;
+  return FillIn("logs", options.tasks, exit_code) ? ShowLogs(options) : exit_code;
 }
 
 int TableCommand(const std::vector<std::string>& args) {

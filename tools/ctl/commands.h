@@ -25,6 +25,8 @@ int Misuse(absl::string_view what);
 int LaunchCommand(const std::vector<std::string>& args);
 int StatusCommand(const std::vector<std::string>& args);
 int TopCommand(const std::vector<std::string>& args);
+int TraceCommand(const std::vector<std::string>& args);
+int LogsCommand(const std::vector<std::string>& args);
 int TableCommand(const std::vector<std::string>& args);
 int ConfigCommand(const std::vector<std::string>& args);
 int CheckpointCommand(const std::vector<std::string>& args);

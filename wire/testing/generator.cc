@@ -319,11 +319,13 @@ void Generator::Fill(PullPart& out) {
 
 void Generator::Fill(PullRequest& out) {
   Fill(out.fence);
+  out.step = MakeId<EntryId>();
   FillAll(out.parts);
 }
 
 PullReply Generator::ReplyTo(const PullRequest& asked) {
   PullReply reply;
+  reply.served = absl::Nanoseconds(Count());
   for (const PullPart& part : asked.parts) {
     auto values = Make<Tensor>();
     if (part.rows) values = MakeTensor(values.dtype(), {part.rows->shape().dim(0), 3});
@@ -353,7 +355,7 @@ void Generator::Fill(CommitRequest& out) {
 }
 
 CommitReply Generator::ReplyTo(const CommitRequest& asked) {
-  CommitReply reply{Chance(), Number(), {}};
+  CommitReply reply{Chance(), Number(), {}, absl::Nanoseconds(Count())};
   for (size_t i = 0; i < asked.parts.size() && !reply.duplicate; ++i)
     reply.versions.push_back(Number());
   return reply;

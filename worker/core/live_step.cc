@@ -102,7 +102,8 @@ std::shared_ptr<WorkerTransaction> WorkerCore::OpenTransaction(const Dispatch& d
                                      MixSeeds(options_.seed, dispatch.step.value()),
                                      {},
                                      options_.at_once_bytes,
-                                     options_.metrics};
+                                     options_.metrics,
+                                     dispatch.step};
   options.on_session_over = [weak = weak_from_this(),
                              session = std::weak_ptr<Session>(session_)](const absl::Status& why) {
     if (const auto core = weak.lock()) core->OnSessionOver(session, why);
@@ -129,6 +130,7 @@ void WorkerCore::StartStep(QueuedStep next) {
   });
   session_->live.emplace(std::move(dispatch), transaction, std::move(next.missed));
   session_->live->reads_ahead = next.reads_ahead;
+  session_->live->arrived = next.arrived;
   session_->live->began = clock_.Elapsed();
   if (!session_->committing) return;
   ++session_->begun_since;
@@ -257,6 +259,7 @@ void WorkerCore::OnFunctionDone(const std::weak_ptr<Session>& session, EntryId s
   LiveStep* const live = Live(session, step);
   if (live == nullptr || live->state != WorkerSnapshot::Step::kRunning) return;
   HitFailpoint(Failpoint::kStepComputed);
+  live->computed = clock_.Elapsed();
   live->record = std::move(record);
   live->ended = std::move(end.ended);
   live->result = std::move(end.result);
@@ -432,9 +435,10 @@ void WorkerCore::OnCommitReply(const std::weak_ptr<Session>& session, EntryId st
     case PsAnswer::kDone: MeasureStaleness(commit, *reply); [[fallthrough]];
     case PsAnswer::kRefused:
       commit.answer = reply.status();
+      commit.took = clock_.Elapsed() - commit.since;
+      if (reply.ok()) commit.served = reply->served;
       if (options_.metrics != nullptr)
-        options_.metrics->push_seconds.Observe(
-            absl::ToDoubleSeconds(clock_.Elapsed() - commit.since));
+        options_.metrics->push_seconds.Observe(absl::ToDoubleSeconds(commit.took));
       HitFailpoint(Failpoint::kStepFirstCommitDone);
       break;
     case PsAnswer::kSessionOver: SessionOver(reply.status()); break;
@@ -487,6 +491,7 @@ void WorkerCore::ReportStep(std::optional<LiveStep>& ended, StepOutcome outcome,
     if (commit.answer && commit.answer->ok()) report.participants.push_back(ps);
   }
   Measure(step, report);
+  Trace(step, report);
   if (!step.commits.empty()) AgePrefetched(step);
   if (step.reads_ahead) ForgetData(step.dispatch);
   // The step's values are freed without the core's lock.
@@ -509,6 +514,34 @@ void WorkerCore::Measure(const LiveStep& step, const Report& report) const {
   options_.metrics->recent_step_seconds.Add(seconds);
   if (!step.commits.empty())
     options_.metrics->staleness.Observe(static_cast<double>(step.staleness));
+}
+
+StepTrace WorkerCore::TraceOf(LiveStep& step) const {
+  StepTrace trace;
+  CallTimes& calls = step.record.calls;
+  for (const auto& [ps, commit] : step.commits) {
+    trace.committed = commit.since - step.arrived;
+    calls.Add({/*commit=*/true, ps, commit.since, commit.took, commit.served,
+               static_cast<uint32_t>(commit.backoff.tries())});
+  }
+  trace.began = step.began - step.arrived;
+  trace.computed = step.computed - step.arrived;
+  trace.reported = clock_.Elapsed() - step.arrived;
+  trace.calls = calls.From(step.arrived);
+  trace.left_out = calls.left_out();
+  return trace;
+}
+
+void WorkerCore::Trace(LiveStep& step, Report& report) const {
+  const Dispatch& dispatch = step.dispatch;
+  if (!dispatch.trace_over || report.took < *dispatch.trace_over) return;
+  report.trace = TraceOf(step);
+  if (options_.traces == nullptr) return;
+  TracedStep run{dispatch.step,  dispatch.attempt, dispatch.ordinal, dispatch.function,
+                 options_.index, report.outcome,   clock_.Elapsed()};
+  run.total = report.trace->reported;
+  run.parts = report.trace;
+  options_.traces->Add(std::move(run), report.took, *dispatch.trace_over);
 }
 
 void WorkerCore::AnswerHold() {

@@ -306,6 +306,7 @@ void WorkerTransaction::Send(uint64_t id, int ps) {
   // A ps that the session does not know is waited for, like an unreachable one.
   if (link == options_.links->ps.end()) return;
   PullRequest request{options_.links->FenceFor(ps), fetches_.at(id)->plan.parts().at(ps)};
+  request.step = options_.step;
   outbox_.Add([weak = weak_from_this(), client = link->second.client, request = std::move(request),
                id, ps]() mutable {
     client->Call(std::move(request), [weak, id, ps](absl::StatusOr<PullReply> reply) {
@@ -328,9 +329,7 @@ void WorkerTransaction::OnReply(uint64_t id, int ps, absl::StatusOr<PullReply> r
   switch (JudgePsAnswer(reply.status())) {
     case PsAnswer::kDone:
       RememberVersions(fetch, ps, *reply);
-      if (options_.metrics != nullptr)
-        options_.metrics->pull_seconds.Observe(
-            absl::ToDoubleSeconds(clock_.Elapsed() - fetch.asked.at(ps).since));
+      NoteTime(fetch.asked.at(ps), ps, reply->served);
       fetch.replies.emplace(ps, *std::move(reply));
       fetch.asked.erase(ps);
       NoteWaiting();
@@ -351,6 +350,14 @@ void WorkerTransaction::OnReply(uint64_t id, int ps, absl::StatusOr<PullReply> r
       return;
     case PsAnswer::kRefused: return FailFetch(id, OfPs(ps, reply.status()));
   }
+}
+
+void WorkerTransaction::NoteTime(const Fetch::Asked& asked, int ps, absl::Duration served) {
+  const absl::Duration took = clock_.Elapsed() - asked.since;
+  if (options_.metrics != nullptr)
+    options_.metrics->pull_seconds.Observe(absl::ToDoubleSeconds(took));
+  record_.calls.Add({/*commit=*/false, ps, asked.since, took, served,
+                     static_cast<uint32_t>(asked.backoff.tries())});
 }
 
 void WorkerTransaction::RememberVersions(const Fetch& fetch, int ps, const PullReply& reply) {

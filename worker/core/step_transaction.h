@@ -22,6 +22,7 @@
 #include "protocol/clients.h"
 #include "protocol/messages.h"
 #include "variables/transfer_plan.h"
+#include "worker/core/call_times.h"
 #include "worker/core/step_runner.h"
 #include "worker/core/worker_metrics.h"
 
@@ -55,6 +56,8 @@ struct StepRecord {
   std::set<std::string> read_whole;
   // The version of each shard at the step's first read of it.
   std::map<ShardKey, uint64_t> pulled;
+  // Its pulls that were answered.
+  CallTimes calls;
 };
 
 // The StepTransaction of WorkerCore. Thread-safe. A step may read and write gigabytes, so the core
@@ -84,6 +87,8 @@ class WorkerTransaction : public StepTransaction,
     int64_t at_once_bytes = 256 << 10;
     // Null: nothing is measured. REQUIRES: outlives the transaction.
     WorkerMetrics* metrics = nullptr;
+    // PullRequest::step.
+    EntryId step = {};
   };
   // REQUIRES: executor and clock outlive the transaction and all its tasks.
   WorkerTransaction(Options options, Executor& executor, Clock& clock);
@@ -160,6 +165,7 @@ class WorkerTransaction : public StepTransaction,
   void Send(uint64_t fetch, int ps) DIVVY_REQUIRES(mu_);
   void SendAgain(uint64_t fetch, int ps);
   void OnReply(uint64_t fetch, int ps, absl::StatusOr<PullReply> reply);
+  void NoteTime(const Fetch::Asked& asked, int ps, absl::Duration served) DIVVY_REQUIRES(mu_);
   void RememberVersions(const Fetch& fetch, int ps, const PullReply& reply) DIVVY_REQUIRES(mu_);
   void Complete(uint64_t fetch) DIVVY_REQUIRES(mu_);
   void OnAssembled(uint64_t fetch, absl::StatusOr<std::vector<Tensor>> values);

@@ -443,6 +443,7 @@ void WorkerCore::Handle(Dispatch message) {
   QueuedStep step{std::move(message), nullptr, {}, {}, false};
   // The step was in flight to this worker when the GPU was lost.
   if (draining_ && !draining_->can_compute) return GiveBack(std::move(step));
+  step.arrived = clock_.Elapsed();
   session_->queue.push_back(std::move(step));
 }
 

@@ -54,6 +54,7 @@
 #include "protocol/registrar.h"
 #include "protocol/request_check.h"
 #include "protocol/resumable_stream.h"
+#include "protocol/trace_log.h"
 #include "worker/core/planned_commit.h"
 #include "worker/core/pull_options.h"
 #include "worker/core/read_set.h"
@@ -98,6 +99,9 @@ struct WorkerOptions {
   // Where the core notes what it measures. Null: nowhere. REQUIRES: outlives the core and its
   // tasks.
   WorkerMetrics* metrics = nullptr;
+  // Where the core notes the times of steps whose trace the coordinator wants. Null: nowhere.
+  // REQUIRES: as metrics.
+  TraceLog* traces = nullptr;
   // Seed of the jitter in waits before retries.
   uint64_t seed = 1;
   // Interval between calls of Register while the worker is detached or silent.
@@ -225,6 +229,8 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
     Backoff backoff;
     absl::Duration since;                // time of the first send
     std::optional<absl::Status> answer;  // OK, or the ps' refusal
+    absl::Duration took = {};            // until the answer
+    absl::Duration served = {};          // CommitReply::served
   };
   struct LiveStep {
     LiveStep(Dispatch dispatch, std::shared_ptr<WorkerTransaction> transaction,
@@ -249,7 +255,8 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
     std::optional<PlannedCommit> plan;
     std::map<int, Commit> commits;  // by ps
     uint64_t staleness = 0;
-    absl::Duration began;
+    // When the Dispatch arrived, the function began, and it had returned.
+    absl::Duration arrived, began, computed;
   };
   // A step that waits for the steps before it.
   struct QueuedStep {
@@ -264,6 +271,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
     bool reads_ahead = false;
     // The values that `ahead` pulls are copied to the GPUs where the step will compute.
     bool copies_ahead = false;
+    absl::Duration arrived = {};
   };
   struct Session {
     explicit Session(SessionId id) : stream(id) {}
@@ -367,6 +375,8 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   void OnCommitReply(const std::weak_ptr<Session>& session, EntryId step, int ps,
                      absl::StatusOr<CommitReply> reply);
   void MeasureStaleness(const Commit& commit, const CommitReply& reply) DIVVY_REQUIRES(mu_);
+  StepTrace TraceOf(LiveStep& step) const;
+  void Trace(LiveStep& step, Report& report) const DIVVY_REQUIRES(mu_);
   void Measure(const LiveStep& step, const Report& report) const DIVVY_REQUIRES(mu_);
   void EndCommitIfAnswered() DIVVY_REQUIRES(mu_);
   void ReportLive(StepOutcome outcome, absl::Status error) DIVVY_REQUIRES(mu_) {

@@ -323,6 +323,79 @@ TEST_F(WorkerCoreTest, NobodyAskingForAnHourIsExit138) {
   EXPECT_GT(coordinator_.seen.size(), 100u);
 }
 
+// ---- traces -------------------------------------------------------------------------------------
+
+// The script computes for 3 s after its read; the fake servers answer after a while of their own.
+TEST_F(WorkerCoreTest, AReportHasTheTimesOfTheStepIfTheCoordinatorAsksForThem) {
+  TraceLog traces;
+  options_.traces = &traces;
+  Start();
+  runner_.Define("train", [](const StepCall&) {
+    return std::vector<Move>{Read{{{"w", std::nullopt}}}, Take{absl::Seconds(3)},
+                             Stage{Gradient("w", {1, 1, 1, 1}, Sgd{0.1})}};
+  });
+  Attach();
+  divvy::Dispatch dispatch = Step(1, "train");
+  dispatch.trace_over = absl::ZeroDuration();
+  end_->Tell(dispatch);
+  Run(absl::Minutes(1));
+  const Report report = OnlyReport();
+  ASSERT_EQ(report.outcome, StepOutcome::kOk) << report.error;
+  ASSERT_TRUE(report.trace.has_value());
+  const StepTrace& trace = *report.trace;
+  EXPECT_GE(trace.computed - trace.began, absl::Seconds(3));
+  EXPECT_GE(trace.committed, trace.computed);
+  EXPECT_GE(trace.reported, trace.committed);
+  EXPECT_EQ(trace.left_out, 0u);
+  // Both servers have a part of the variable: two pulls, then two commits.
+  ASSERT_EQ(trace.calls.size(), 4u);
+  for (size_t i = 0; i < trace.calls.size(); ++i) {
+    const StepTrace::Call& call = trace.calls[i];
+    EXPECT_EQ(call.commit, i >= 2);
+    EXPECT_EQ(call.retries, 0u);
+    EXPECT_LE(call.since + call.took, trace.reported);
+    EXPECT_GE(call.since, i >= 2 ? trace.committed : absl::ZeroDuration());
+  }
+  EXPECT_NE(trace.calls[2].ps, trace.calls[3].ps);
+  ASSERT_EQ(traces.Last().size(), 1u);
+  EXPECT_EQ(traces.Last()[0].step, EntryId(1));
+  EXPECT_EQ(traces.Last()[0].worker, 3);
+  EXPECT_EQ(traces.Last()[0].function, "train");
+}
+
+TEST_F(WorkerCoreTest, AFastStepTellsNoTimesUnlessItIsSampled) {
+  Attach();
+  divvy::Dispatch dispatch = Step(1, "slow");  // takes a minute
+  dispatch.trace_over = absl::Minutes(2);
+  end_->Tell(dispatch);
+  Run(absl::Minutes(5));
+  EXPECT_FALSE(OnlyReport().trace.has_value());
+  dispatch = Step(2, "slow");
+  dispatch.trace_over = absl::Seconds(59);
+  end_->Tell(dispatch);
+  end_->Tell(Step(3, "slow"));
+  Run(absl::Minutes(5));
+  ASSERT_EQ(Reports().size(), 3u);
+  ASSERT_TRUE(Reports()[1].trace.has_value());
+  EXPECT_FALSE(Reports()[2].trace.has_value());
+}
+
+// A step that waits behind another one says so.
+TEST_F(WorkerCoreTest, TheWaitBehindOtherStepsIsPartOfTheTrace) {
+  Attach();
+  Dispatch(1, "slow");
+  divvy::Dispatch dispatch = Step(2, "empty");
+  dispatch.trace_over = absl::ZeroDuration();
+  end_->Tell(dispatch);
+  Run(absl::Minutes(5));
+  ASSERT_EQ(Reports().size(), 2u);
+  ASSERT_TRUE(Reports()[1].trace.has_value());
+  const StepTrace& trace = *Reports()[1].trace;
+  EXPECT_GE(trace.began, absl::Minutes(1));
+  EXPECT_EQ(trace.committed, absl::ZeroDuration());
+  EXPECT_TRUE(trace.calls.empty());
+}
+
 // ---- RUNNING ------------------------------------------------------------------------------------
 
 TEST_F(WorkerCoreTest, AStepThatWritesNothingIsReportedWithoutAnyCommit) {

@@ -5,12 +5,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/clock.h"
 #include "base/process.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "cluster/cluster_config_resolver.h"
 #include "ops/blas_threads.h"
 #include "task/no_coordinator_note.h"
+#include "wire/trace.h"
 #include "worker/service/worker_status.h"
 
 namespace divvy {
@@ -84,6 +86,7 @@ absl::Status WorkerTask::Listen() {
                             devices);
   };
   options_.core.metrics = &metrics_;
+  options_.core.traces = &traces_;
   options_.core.index = options_.task.index;
   options_.core.incarnation = Incarnation(EntropySeed());
   options_.core.cluster = TrainingCluster(options_.task.cluster);
@@ -91,6 +94,11 @@ absl::Status WorkerTask::Listen() {
   face.status = status;
   face.metrics = &registry_;
   face.executor = &executor_;
+  face.traces = [this] {
+    const auto core = core_.Get();
+    return wire::ToProto(traces_, core == nullptr ? JobId() : core->Inspect().job,
+                         Clock::Real().Elapsed(), Clock::Real().WallTime());
+  };
   ASSIGN_OR_RETURN(server_,
                    TaskServer::Start(options_.task, {&service_}, nullptr, std::move(face)));
   return absl::OkStatus();

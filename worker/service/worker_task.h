@@ -13,6 +13,7 @@
 #include "base/metrics.h"
 #include "base/once_set.h"
 #include "ops/cuda/gpus.h"
+#include "protocol/trace_log.h"
 #include "rpc/dialer.h"
 #include "task/task_server.h"
 #include "worker/core/worker_core.h"
@@ -24,7 +25,7 @@ namespace divvy {
 
 struct WorkerTaskOptions {
   TaskOptions task;
-  // Start fills in index, incarnation, address and cluster from the task, and metrics; BuildWorker
+  // Start fills in index, incarnation, address and cluster from the task, metrics and traces; BuildWorker
   // fills in replicas, seed and build.
   WorkerOptions core;
   // Number of replicas. 0: one for each GPU, or one on the CPU.
@@ -81,6 +82,7 @@ class WorkerTask {
   ThreadPoolExecutor executor_;
   MetricsRegistry registry_;
   WorkerMetrics metrics_{registry_};
+  TraceLog traces_;
   OnceSet<WorkerCore> core_;
   WorkerService service_;
   RpcDialer dialer_;

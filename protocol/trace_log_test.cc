@@ -1,0 +1,83 @@
+#include "protocol/trace_log.h"
+
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace divvy {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+TracedStep Run(uint64_t id, absl::Duration ended) {
+  TracedStep run;
+  run.step = EntryId(id);
+  run.outcome = StepOutcome::kOk;
+  run.ended = ended;
+  return run;
+}
+
+std::vector<uint64_t> Ids(const std::vector<TracedStep>& runs) {
+  std::vector<uint64_t> ids;
+  for (const TracedStep& run : runs) ids.push_back(run.step.value());
+  return ids;
+}
+
+// How many of `steps` steps, one each `gap`, are sampled.
+int Sampled(int steps, absl::Duration gap) {
+  TraceLog log;
+  int sampled = 0;
+  for (int i = 0; i < steps; ++i) sampled += log.AskFor(gap * i) == absl::ZeroDuration();
+  return sampled;
+}
+
+TEST(TraceLogTest, RareStepsAreAllSampled) {
+  EXPECT_EQ(Sampled(100, absl::Seconds(1)), 100);
+  EXPECT_EQ(Sampled(100, absl::Milliseconds(100)), 100);
+}
+
+// 1,000 steps a second: ten a second, and each 64th.
+TEST(TraceLogTest, OfManyStepsEach64thIsSampled) {
+  EXPECT_EQ(Sampled(6400, absl::Milliseconds(1)), 100);
+}
+
+// 1,000,000 steps in a second.
+TEST(TraceLogTest, NoMoreThan200ASecondAreSampled) {
+  EXPECT_GE(Sampled(1'000'000, absl::Microseconds(1)), 190);
+  EXPECT_LE(Sampled(1'000'000, absl::Microseconds(1)), 200);
+}
+
+TEST(TraceLogTest, ASampledStepIsAmongTheLastAndAnotherIfItIsSlow) {
+  TraceLog log;
+  log.Add(Run(1, absl::Seconds(1)), absl::Milliseconds(5), absl::ZeroDuration());
+  log.Add(Run(2, absl::Seconds(2)), absl::Milliseconds(9), absl::Nanoseconds(1));
+  EXPECT_THAT(Ids(log.Last()), ElementsAre(1));
+  EXPECT_THAT(Ids(log.Slowest(absl::Seconds(2))), ElementsAre(2, 1));
+}
+
+TEST(TraceLogTest, AStepOfALostWorkerIsAlwaysKept) {
+  TraceLog log;
+  TracedStep lost = Run(7, absl::Seconds(1));
+  lost.outcome = std::nullopt;
+  log.Add(lost, absl::Seconds(1), absl::Seconds(100));
+  EXPECT_THAT(Ids(log.Last()), ElementsAre(7));
+}
+
+// A step that is not sampled tells its times if it takes longer than the fastest of the slowest.
+TEST(TraceLogTest, WhatIsAskedOfOthersRisesWithTheSlowest) {
+  TraceLog log;
+  ASSERT_EQ(log.AskFor(absl::Seconds(1)), absl::ZeroDuration());
+  EXPECT_EQ(log.AskFor(absl::Seconds(1)), absl::Nanoseconds(1));
+  for (int i = 1; i <= 32; ++i)
+    log.Add(Run(static_cast<uint64_t>(i), absl::Seconds(1)), absl::Milliseconds(i),
+            absl::Nanoseconds(1));
+  EXPECT_EQ(log.AskFor(absl::Seconds(1)), absl::Milliseconds(1));
+  log.Add(Run(99, absl::Seconds(1)), absl::Seconds(1), absl::Nanoseconds(1));
+  EXPECT_EQ(log.AskFor(absl::Seconds(1)), absl::Milliseconds(2));
+  EXPECT_THAT(log.Last(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace divvy
