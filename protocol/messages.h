@@ -23,6 +23,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "kernels/value_histogram.h"
 #include "optimizers/optimizer.h"
 #include "protocol/error.h"
 #include "protocol/horizon.h"
@@ -221,6 +222,8 @@ struct LoadReply {
   // bytes read so far
   int64_t loaded_bytes = 0;
   uint64_t layout_hash = 0;
+  // bytes that there are to read; 0: not said
+  int64_t total_bytes = 0;
 };
 
 // Rows of a tensor in a data file of a checkpoint.
@@ -259,6 +262,8 @@ struct SnapshotReply {
   int64_t written_bytes = 0;
   // if done: all slices of the file, in its order
   std::vector<SavedSlice> slices;
+  // bytes that there are to write; 0: not said
+  int64_t total_bytes = 0;
 };
 
 // States the wanted horizon and sessions. The ps replies when no commit of a removed session is
@@ -441,6 +446,8 @@ struct Dispatch {
   // the time of the step's first dispatch, in minutes of the coordinator's clock, never going back.
   // Rows of tables that the step writes are dated by it.
   uint32_t tick = 0;
+  // The report is to have Report::gradients. A worker may leave them out.
+  bool want_gradients = false;
 };
 struct CancelSteps {
   // Steps among these that have not begun to commit report CANCELLED.
@@ -499,6 +506,14 @@ struct EndedInput {
     return a.iterator == b.iterator && a.position == b.position;
   }
 };
+// How the values of the gradient of one variable are distributed in one step.
+struct GradientHistogram {
+  // At most so many are in a report.
+  static constexpr int kMost = 256;
+  std::string variable;
+  // at most kHistogramBuckets of them; low and high are finite
+  ValueHistogram values;
+};
 struct Report {
   EntryId step;
   uint32_t attempt = 1;
@@ -516,6 +531,8 @@ struct Report {
   std::vector<EndedInput> ended = {};
   // From the start of its function to this report; 0: not said.
   absl::Duration took = {};
+  // kOk, if the dispatch wanted them: of each variable whose gradient the step has staged.
+  std::vector<GradientHistogram> gradients = {};
 };
 // A digest of some elements of a dataset. With it the coordinator compares whether two workers read
 // the same data. Floating values are compared by a projection, because another kind of processor

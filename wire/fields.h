@@ -596,6 +596,7 @@ void Fields(Visitor& visit, LoadReply& reply) {
   visit(F(layout_hash), reply.layout_hash);
   visit(F(loading), reply.loading);
   visit(F(loaded_bytes), reply.loaded_bytes, NotNegative());
+  visit(F(total_bytes), reply.total_bytes, NotNegative());
 }
 
 template <typename Visitor>
@@ -631,6 +632,7 @@ void Fields(Visitor& visit, SnapshotReply& reply) {
   visit(F(done), reply.done);
   visit(F(written_bytes), reply.written_bytes, NotNegative());
   visit(F(slices), reply.slices);
+  visit(F(total_bytes), reply.total_bytes, NotNegative());
 }
 
 template <typename Visitor>
@@ -762,6 +764,7 @@ void Fields(Visitor& visit, Dispatch& dispatch) {
   visit(F(inputs), dispatch.inputs, Counted());
   visit(F(learning_rate_scale), dispatch.learning_rate_scale, Finite());
   visit(F(tick), dispatch.tick);
+  visit(F(want_gradients), dispatch.want_gradients);
 }
 
 template <typename Visitor>
@@ -801,6 +804,20 @@ void Fields(Visitor& visit, EndedInput& end) {
 }
 
 template <typename Visitor>
+void Fields(Visitor& visit, GradientHistogram& gradient) {
+  visit(F(variable), gradient.variable, Name());
+  visit(F(low), gradient.values.low, Finite());
+  visit(F(high), gradient.values.high, Finite());
+  visit(F(counts), gradient.values.counts);
+  visit.AfterReading([&gradient] {
+    if (gradient.values.counts.size() > static_cast<size_t>(kHistogramBuckets))
+      return Invalid("counts", "there are at most 30");
+    return gradient.values.low <= gradient.values.high ? absl::OkStatus()
+                                                       : Invalid("high", "is below low");
+  });
+}
+
+template <typename Visitor>
 void Fields(Visitor& visit, Report& report) {
   visit(F(step), report.step);
   visit(F(attempt), report.attempt);
@@ -816,6 +833,7 @@ void Fields(Visitor& visit, Report& report) {
   visit(F(staleness), report.staleness);
   visit(F(ended), report.ended, Counted());
   visit(F(took_ns), report.took);
+  visit(F(gradients), report.gradients, Counted{GradientHistogram::kMost});
 }
 
 template <typename Visitor>

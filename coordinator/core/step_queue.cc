@@ -74,6 +74,11 @@ absl::Status Cancelled(const std::string& function) {
       absl::StrCat("step ", function, " was cancelled: another step of its batch failed"));
 }
 
+// Whether the step is a training step that has not finished before.
+bool IsNewTraining(const coordinator_records::Step& step) {
+  return !step.request.read_only && !step.replayed;
+}
+
 }  // namespace
 
 // ---- the program's calls ----
@@ -322,6 +327,7 @@ void StepQueue::Send(const std::shared_ptr<Step>& step, Worker& worker) {
   dispatch.inputs = step->leases;
   dispatch.learning_rate_scale = step->learning_rate_scale;
   dispatch.tick = step->tick;
+  dispatch.want_gradients = IsNewTraining(*step) && samples_.TakeWant();
   workers_.Send(worker, std::move(dispatch));
   if (kHasFailpoints) outbox_.Add([] { HitFailpoint(Failpoint::kDispatched); });
 }
@@ -356,7 +362,10 @@ void StepQueue::OnReport(Worker& worker, Report report) {
   if (judgement.rewind && report.outcome == StepOutcome::kOk &&
       !RuleHolds(Rule::kRewindWhenReRunDiffers))
     judgement = {StepVerdict::kFinish};
-  if (judgement.verdict == StepVerdict::kFinish) host_.OnFinished(*step, report);
+  if (judgement.verdict == StepVerdict::kFinish) {
+    host_.OnFinished(*step, report);
+    if (IsNewTraining(*step)) samples_.Note(worker.index, totals_.finished_steps + 1, report);
+  }
   if (judgement.verdict == StepVerdict::kRequeue && report.outcome != StepOutcome::kOk) {
     if (report.outcome == StepOutcome::kCancelled && step->recalled) {
       ++step->forgiven;
