@@ -161,9 +161,40 @@ struct DataWriter {
     AppendTensor("histograms", TensorType::kDouble, {buckets.size(), 3}, 4, content);
   }
 
-  void AppendTensor(absl::string_view plugin, TensorType type, const std::vector<size_t>& dims,
-                    int content_field, absl::string_view content) const {
-    std::string shape, tensor, plugin_data, metadata;
+  // The strings: the width and the height in digits, then the files.
+  void operator()(const EventImages& images) const {
+    std::string tensor = TensorHead(TensorType::kString, {images.pngs.size() + 2});
+    AppendBytesField(8, absl::StrCat(images.width), tensor);
+    AppendBytesField(8, absl::StrCat(images.height), tensor);
+    for (const std::string& png : images.pngs) AppendBytesField(8, png, tensor);
+    Append(tensor, "images", "");
+  }
+  // The values are in the metadata. The tensor is empty.
+  void operator()(const EventHParams& hparams) const {
+    std::string start, content;
+    for (const auto& [name, number_or_text] : hparams.values) {
+      std::string entry, any;
+      std::visit(AnyWriter{any}, number_or_text);
+      AppendBytesField(1, name, entry);
+      AppendBytesField(2, any, entry);
+      AppendBytesField(1, entry, start);
+    }
+    AppendBytesField(4, hparams.group, start);
+    AppendDoubleField(5, hparams.start_time, start);
+    AppendBytesField(3, start, content);
+    Append(TensorHead(TensorType::kFloat, {0}), "hparams", content);
+  }
+
+  // A google.protobuf.Value.
+  struct AnyWriter {
+    std::string& any;
+    void operator()(double number) const { AppendDoubleField(2, number, any); }
+    void operator()(const std::string& text) const { AppendBytesField(3, text, any); }
+    void operator()(bool truth) const { AppendVarintField(4, truth ? 1 : 0, any); }
+  };
+
+  static std::string TensorHead(TensorType type, const std::vector<size_t>& dims) {
+    std::string shape, tensor;
     for (const size_t size : dims) {
       std::string dim;
       AppendVarintField(1, size, dim);
@@ -171,9 +202,20 @@ struct DataWriter {
     }
     AppendVarintField(1, static_cast<uint64_t>(type), tensor);
     AppendBytesField(2, shape, tensor);
+    return tensor;
+  }
+  void AppendTensor(absl::string_view plugin, TensorType type, const std::vector<size_t>& dims,
+                    int content_field, absl::string_view content) const {
+    std::string tensor = TensorHead(type, dims);
     AppendBytesField(content_field, content, tensor);
+    Append(tensor, plugin, "");
+  }
+  // `content`: what the plugin keeps beside the tensor.
+  void Append(absl::string_view tensor, absl::string_view plugin, absl::string_view content) const {
+    std::string plugin_data, metadata;
     AppendBytesField(8, tensor, value);
     AppendBytesField(1, plugin, plugin_data);
+    if (!content.empty()) AppendBytesField(2, content, plugin_data);
     AppendBytesField(1, plugin_data, metadata);
     AppendBytesField(9, metadata, value);
   }

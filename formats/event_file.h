@@ -12,7 +12,8 @@
 //       string tag = 1;
 //       float simple_value = 2;
 //       Tensor tensor = 8;
-//       Metadata { PluginData { string plugin_name = 1; } plugin_data = 1; } metadata = 9;
+//       Metadata { PluginData { string plugin_name = 1; bytes content = 2; } plugin_data = 1; }
+//           metadata = 9;
 //     } value = 1;
 //   }
 //   SessionLog { SessionStatus status = 1; }    START = 1
@@ -24,6 +25,7 @@
 #define DIVVY_FORMATS_EVENT_FILE_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <variant>
 #include <vector>
@@ -40,10 +42,29 @@ struct HistogramBucket {
   double left = 0, right = 0, count = 0;
 };
 
-// The data of one point: a scalar, a text (Markdown) or a histogram, for TensorBoard's plugins
-// "scalars", "text" and "histograms". A scalar may be NaN or infinite. std::monostate: data of
-// another kind (such as an image), which is not read.
-using EventData = std::variant<std::monostate, float, std::string, std::vector<HistogramBucket>>;
+// Images of one size, each as a PNG file.
+struct EventImages {
+  int64_t width = 0, height = 0;
+  std::vector<std::string> pngs = {};
+};
+
+// The values with which a run was started, for the plugin's table of runs. The runs of one group
+// are trials of the same values.
+struct EventHParams {
+  std::string group;
+  double start_time = 0;  // seconds since 1970
+  std::map<std::string, std::variant<bool, double, std::string>> values = {};
+};
+
+// The data of one point: a scalar, a text (Markdown), a histogram, images or hyperparameters, for
+// TensorBoard's plugins "scalars", "text", "histograms", "images" and "hparams". A scalar may be
+// NaN or infinite. std::monostate: data of another kind. Images and hyperparameters are written and
+// not read: reading gives std::monostate for them.
+using EventData = std::variant<std::monostate, float, std::string, std::vector<HistogramBucket>,
+                               EventImages, EventHParams>;
+
+// The tag that EventHParams must have.
+inline constexpr char kHParamsTag[] = "_hparams_/session_start_info";
 
 struct EventValue {
   std::string tag;  // names the series: "loss"

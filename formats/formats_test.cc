@@ -26,6 +26,7 @@
 #include "formats/idx.h"
 #include "formats/inflate.h"
 #include "formats/libsvm.h"
+#include "formats/png.h"
 #include "formats/text.h"
 #include "formats/tfrecord.h"
 #include "gmock/gmock.h"
@@ -533,6 +534,61 @@ TEST(ExampleTest, WhatIsNotTheWireFormatIsAnErrorWithTheOffset) {
   }
 }
 
+// ---- PNG
+
+// The parts of a file as a reader finds them: "kind size", and the data of IHDR and the inflated
+// data of IDAT.
+struct PngParts {
+  std::vector<std::string> kinds;
+  std::string head, rows;
+};
+
+PngParts PartsOf(absl::string_view file) {
+  PngParts parts;
+  const std::string signature = Bytes({0x89, 'P', 'N', 'G', 13, 10, 26, 10});
+  EXPECT_EQ(file.substr(0, 8), signature);
+  file.remove_prefix(8);
+  const auto number = [](absl::string_view at) {
+    uint32_t value = 0;
+    for (int i = 0; i < 4; ++i) value = value << 8 | static_cast<unsigned char>(at[i]);
+    return value;
+  };
+  while (file.size() >= 12) {
+    const size_t size = number(file);
+    const absl::string_view checked = file.substr(4, size + 4);
+    EXPECT_EQ(number(file.substr(8 + size)),
+              crc32(0, reinterpret_cast<const Bytef*>(checked.data()),
+                    static_cast<uInt>(checked.size())));
+    const absl::string_view kind = checked.substr(0, 4), data = checked.substr(4);
+    parts.kinds.emplace_back(kind);
+    if (kind == "IHDR") parts.head = std::string(data);
+    if (kind == "IDAT") {
+      parts.rows.resize(1000);
+      uLongf length = parts.rows.size();
+      EXPECT_EQ(uncompress(reinterpret_cast<Bytef*>(&parts.rows[0]), &length,
+                           reinterpret_cast<const Bytef*>(data.data()), data.size()),
+                Z_OK);
+      parts.rows.resize(length);
+    }
+    file.remove_prefix(size + 12);
+  }
+  EXPECT_EQ(file, "");
+  return parts;
+}
+
+TEST(PngTest, HasTheSizeTheColorTypeAndEachRowBehindItsFilter) {
+  const PngParts parts = PartsOf(WritePng(2, 3, 3, "abcdefABCDEF012345"));
+  EXPECT_EQ(parts.kinds, (std::vector<std::string>{"IHDR", "IDAT", "IEND"}));
+  EXPECT_EQ(parts.head, Bytes({0, 0, 0, 2, 0, 0, 0, 3, 8, 2, 0, 0, 0}));
+  EXPECT_EQ(parts.rows, Bytes({0}) + "abcdef" + Bytes({0}) + "ABCDEF" + Bytes({0}) + "012345");
+}
+
+TEST(PngTest, EachNumberOfChannelsHasItsColorType) {
+  EXPECT_EQ(PartsOf(WritePng(1, 1, 1, "a")).head[9], 0);
+  EXPECT_EQ(PartsOf(WritePng(1, 1, 2, "ab")).head[9], 4);
+  EXPECT_EQ(PartsOf(WritePng(1, 1, 4, "abcd")).head[9], 6);
+}
+
 // ---- event files
 
 using Buckets = std::vector<HistogramBucket>;
@@ -570,6 +626,31 @@ TEST(EventTest, ReadsWhatItWrites) {
   EXPECT_EQ(buckets[1].count, 3);
   EXPECT_EQ(event.values[3].tag, "image");
   EXPECT_TRUE(std::holds_alternative<std::monostate>(event.values[3].data));
+}
+
+TEST(EventTest, ImagesHaveTheBytesThatTensorFlowWrites) {
+  Event event;
+  event.wall_time = 1;
+  event.values = {{"x", EventImages{640, 48, {"PNG 1", "PNG 2"}}}};
+  EXPECT_EQ(WriteEvent(event),
+            Bytes({9, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 42, 50, 10, 48, 10, 1, 'x'}) +
+                Bytes({66, 31, 8, 7, 18, 4, 18, 2, 8, 4, 66, 3}) + "640" + Bytes({66, 2}) + "48" +
+                Bytes({66, 5}) + "PNG 1" + Bytes({66, 5}) + "PNG 2" +
+                Bytes({74, 10, 10, 8, 10, 6}) + "images");
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(ReadEvent(WriteEvent(event))->values[0].data));
+}
+
+TEST(EventTest, HyperparametersAreInTheMetadata) {
+  Event event;
+  event.wall_time = 1;
+  event.values = {{"t", EventHParams{"g", 2, {{"b", true}, {"n", 0.5}, {"s", "a"}}}}};
+  EXPECT_EQ(WriteEvent(event),
+            Bytes({9, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 42, 79, 10, 77, 10, 1, 't'}) +
+                Bytes({66, 8, 8, 1, 18, 4, 18, 2, 8, 0, 74, 62, 10, 60, 10, 7}) + "hparams" +
+                Bytes({18, 49, 26, 47, 10, 7, 10, 1, 'b', 18, 2, 32, 1}) +
+                Bytes({10, 14, 10, 1, 'n', 18, 9, 17, 0, 0, 0, 0, 0, 0, 0xe0, 0x3f}) +
+                Bytes({10, 8, 10, 1, 's', 18, 3, 26, 1, 'a', 34, 1, 'g'}) +
+                Bytes({41, 0, 0, 0, 0, 0, 0, 0, 64}));
 }
 
 TEST(EventTest, AScalarHasTheBytesThatTensorFlowWrites) {

@@ -12,6 +12,7 @@
 #include "kernels/duplicates.h"
 #include "kernels/elements.h"
 #include "kernels/halves.h"
+#include "kernels/value_histogram.h"
 
 namespace divvy {
 namespace {
@@ -329,6 +330,59 @@ TEST(HalvesTest, ARowDrawsFromItsOwnCounters) {
             std::vector<uint16_t>(b.begin(), b.end() - 8));
   ToHalvesAtRandom(DType::kFloat16, values.data(), 100, {1, 3, 3}, b.data());
   EXPECT_NE(a, b);
+}
+
+// ---- histograms ---------------------------------------------------------------------------------
+
+using Counts = std::vector<uint64_t>;
+
+TEST(ValueHistogramTest, CountsInBucketsOfEqualWidthOfWhichTheLastHasItsRightEnd) {
+  const ValueHistogram histogram =
+      HistogramOf(Tensor::Vector<float>({-1, -0.5, 0, 0.25, 0.5, 1}), 4);
+  EXPECT_EQ(histogram.low, -1);
+  EXPECT_EQ(histogram.high, 1);
+  EXPECT_EQ(histogram.counts, (Counts{1, 1, 2, 2}));
+}
+
+TEST(ValueHistogramTest, ReadsEveryDtype) {
+  EXPECT_EQ(HistogramOf(Tensor::Vector<bool>({true, false, true}), 2).counts, (Counts{1, 2}));
+  EXPECT_EQ(HistogramOf(Tensor::Vector<int8_t>({-4, 4}), 2).counts, (Counts{1, 1}));
+  EXPECT_EQ(HistogramOf(Tensor::Vector<uint8_t>({0, 200, 255}), 2).counts, (Counts{1, 2}));
+  EXPECT_EQ(HistogramOf(Tensor::Vector<int32_t>({-7, 7, 6}), 2).counts, (Counts{1, 2}));
+  EXPECT_EQ(HistogramOf(Tensor::Vector<int64_t>({int64_t{1} << 40, 0}), 2).counts, (Counts{1, 1}));
+  EXPECT_EQ(HistogramOf(Tensor::Vector<double>({1e300, -1e300}), 2).counts, (Counts{1, 1}));
+  EXPECT_EQ(HistogramOf(Tensor::Vector<Half>({Half::FromFloat(1), Half::FromFloat(3)}), 2).high, 3);
+  EXPECT_EQ(HistogramOf(Tensor::Vector<BFloat16>({BFloat16::FromFloat(-2)}), 2).low, -2);
+}
+
+TEST(ValueHistogramTest, EqualValuesAreInTheLastBucket) {
+  const ValueHistogram histogram = HistogramOf(Tensor::Vector<float>({3, 3, 3}), 3);
+  EXPECT_EQ(histogram.low, 3);
+  EXPECT_EQ(histogram.high, 3);
+  EXPECT_EQ(histogram.counts, (Counts{0, 0, 3}));
+}
+
+TEST(ValueHistogramTest, WhatIsNotFiniteIsLeftOut) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const Tensor data = Tensor::Vector<float>({std::nanf(""), 1, infinity, 2, -infinity});
+  EXPECT_EQ(CountNotFinite(data), 3);
+  EXPECT_EQ(HistogramOf(data, 2).counts, (Counts{1, 1}));
+  EXPECT_EQ(HistogramOf(data, 2).high, 2);
+  EXPECT_EQ(HistogramOf(Tensor::Vector<float>({std::nanf("")})).counts, Counts());
+  EXPECT_EQ(HistogramOf(Tensor()).counts, Counts());
+}
+
+TEST(ValueHistogramTest, TheWholeRangeOfDoublesHasBuckets) {
+  const double most = std::numeric_limits<double>::max();
+  EXPECT_EQ(HistogramOf(Tensor::Vector<double>({-most, 0, most}), 4).counts, (Counts{1, 0, 1, 1}));
+}
+
+TEST(ValueHistogramTest, ReadsNoMoreElementsThanItMay) {
+  std::vector<float> values(1000);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  const ValueHistogram histogram = HistogramOf(Tensor::Vector<float>(values), 2, 64);
+  EXPECT_EQ(histogram.counts, (Counts{29, 30}));  // every 17th
+  EXPECT_EQ(histogram.high, 986);
 }
 
 }  // namespace

@@ -1,11 +1,16 @@
 #include "program/role_flags.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
+#include <map>
+#include <set>
+#include <string>
 
 #include "absl/flags/commandlineflag.h"
 #include "absl/flags/flag.h"
 #include "absl/flags/reflection.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -72,12 +77,33 @@ bool HoldsASecret(absl::string_view flag) {
   return false;
 }
 
+// The program's own flags, also those with their default values: two jobs differ in what both have.
+std::map<std::string, HParam> HParamsFromFlags() {
+  std::map<std::string, HParam> hparams;
+  for (const std::string& name : ProgramFlagNames()) {
+    if (HoldsASecret(name)) continue;
+    const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
+    const std::string value = flag->CurrentValue();
+    double number = 0;
+    if (flag->IsOfType<bool>()) {
+      hparams.emplace(name, value == "true");
+    } else if (absl::SimpleAtod(value, &number) && std::isfinite(number)) {
+      hparams.emplace(name, number);
+    } else {
+      hparams.emplace(name, value);
+    }
+  }
+  return hparams;
+}
+
 std::optional<ReportOptions> ReportFromFlags() {
   ReportOptions report;
   report.terminal = StandardErrorTerminal();
   report.report_every = std::max(absl::Milliseconds(100), absl::GetFlag(FLAGS_report_every));
   report.write = WriteStandardError;
   report.tensorboard_dir = absl::GetFlag(FLAGS_tensorboard_dir);
+  report.histograms_every = absl::GetFlag(FLAGS_tensorboard_histograms);
+  report.hparams = HParamsFromFlags();
   for (const auto& [name, value] : ChangedFlags())
     report.configuration[absl::StrCat("--", name)] = HoldsASecret(name) ? "(not shown)" : value;
   return report;
@@ -110,6 +136,14 @@ cuda::DeviceOptions GpuMathFromFlags() {
 
 absl::Status MakeTensorboardDir() {
   const std::string directory = absl::GetFlag(FLAGS_tensorboard_dir);
+  const absl::Duration histograms = absl::GetFlag(FLAGS_tensorboard_histograms);
+  if (histograms != absl::ZeroDuration() && histograms < absl::Seconds(1))
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tensorboard_histograms=", absl::FormatDuration(histograms),
+                     ": give 0 for none, or at least 1s"));
+  if (histograms != absl::ZeroDuration() && directory.empty())
+    return absl::InvalidArgumentError(
+        "--tensorboard_histograms needs --tensorboard_dir, the directory to write them to");
   const absl::Status made =
       directory.empty() ? absl::OkStatus() : FileSystem::Real().CreateDirectory(directory);
   return made.ok()

@@ -21,7 +21,8 @@ ChiefTaskOptions ChiefOptionsFromFlags(const TaskOptions& task, const StrategyOp
 // each with its reason.
 absl::Status CheckEmbeddedFlags();
 // Makes --tensorboard_dir, for the chief and the evaluator. InvalidArgument if it cannot be made:
-// the user learns that at start instead of missing the points at the end. Blocks on the disk.
+// the user learns that at start instead of missing the points at the end. Also if
+// --tensorboard_histograms has no directory, or is too short. Blocks on the disk.
 absl::Status MakeTensorboardDir();
 
 }  // namespace divvy

@@ -23,6 +23,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "kernels/value_histogram.h"
 #include "optimizers/optimizer.h"
 #include "protocol/error.h"
 #include "protocol/horizon.h"
@@ -221,6 +222,8 @@ struct LoadReply {
   // bytes read so far
   int64_t loaded_bytes = 0;
   uint64_t layout_hash = 0;
+  // bytes that there are to read; 0: not said
+  int64_t total_bytes = 0;
 };
 
 // Rows of a tensor in a data file of a checkpoint.
@@ -259,6 +262,8 @@ struct SnapshotReply {
   int64_t written_bytes = 0;
   // if done: all slices of the file, in its order
   std::vector<SavedSlice> slices;
+  // bytes that there are to write; 0: not said
+  int64_t total_bytes = 0;
 };
 
 // States the wanted horizon and sessions. The ps replies when no commit of a removed session is
@@ -447,6 +452,8 @@ struct Dispatch {
   uint32_t tick = 0;
   // The report is to have a StepTrace if Report::took is at least this. Absent: it need not.
   std::optional<absl::Duration> trace_over = {};
+  // The report is to have Report::gradients. A worker may leave them out.
+  bool want_gradients = false;
 };
 struct CancelSteps {
   // Steps among these that have not begun to commit report CANCELLED.
@@ -535,6 +542,14 @@ struct StepTrace {
   // how many more there were
   uint32_t left_out = 0;
 };
+// How the values of the gradient of one variable are distributed in one step.
+struct GradientHistogram {
+  // At most so many are in a report.
+  static constexpr int kMost = 256;
+  std::string variable;
+  // at most kHistogramBuckets of them; low and high are finite
+  ValueHistogram values;
+};
 struct Report {
   EntryId step;
   uint32_t attempt = 1;
@@ -554,6 +569,8 @@ struct Report {
   absl::Duration took = {};
   // For people only: it decides nothing. Absent: it was not asked for.
   std::optional<StepTrace> trace = {};
+  // kOk, if the dispatch wanted them: of each variable whose gradient the step has staged.
+  std::vector<GradientHistogram> gradients = {};
 };
 // A digest of some elements of a dataset. With it the coordinator compares whether two workers read
 // the same data. Floating values are compared by a projection, because another kind of processor

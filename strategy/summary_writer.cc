@@ -1,6 +1,8 @@
 #include "strategy/summary_writer.h"
 
 #include <algorithm>
+#include <cmath>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -12,8 +14,10 @@
 #include "base/clock.h"
 #include "base/file_system.h"
 #include "base/process.h"
+#include "base/random.h"
 #include "base/status_macros.h"
 #include "formats/event_file.h"
+#include "formats/png.h"
 #include "formats/tfrecord.h"
 
 namespace divvy {
@@ -43,6 +47,129 @@ std::string Cell(absl::string_view text) {
     cell.push_back(c == '\n' ? ' ' : c);
   }
   return cell;
+}
+
+absl::Status CheckTag(absl::string_view tag) {
+  return tag.empty() ? absl::InvalidArgumentError(
+                           "a TensorBoard series needs a name, such as \"weights/kernel\"")
+                     : absl::OkStatus();
+}
+
+absl::Status Refused(absl::string_view what, absl::string_view tag, absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat(what, " \"", tag, "\": ", why));
+}
+
+std::vector<HistogramBucket> BucketsOf(const ValueHistogram& histogram) {
+  std::vector<HistogramBucket> buckets;
+  const double count = static_cast<double>(histogram.counts.size());
+  // The ends are the values themselves, whatever rounding does, and their distance may be greater
+  // than the greatest double.
+  const auto edge = [&](size_t i) {
+    const double part = static_cast<double>(i) / count;
+    return i == histogram.counts.size() ? histogram.high
+                                        : histogram.low * (1 - part) + histogram.high * part;
+  };
+  for (size_t i = 0; i < histogram.counts.size(); ++i)
+    buckets.push_back({edge(i), edge(i + 1), static_cast<double>(histogram.counts[i])});
+  return buckets;
+}
+
+// ---- images
+
+constexpr int64_t kMaxImageBytes = int64_t{64} << 20;
+
+absl::Status CheckImages(absl::string_view tag, const Tensor& images, int max_outputs) {
+  const auto refused = [&](absl::string_view why) { return Refused("image", tag, why); };
+  const Shape& shape = images.shape();
+  const std::string is = absl::StrCat(DTypeName(images.dtype()), " ", shape.ToString());
+  if (images.dtype() != DType::kUInt8 && !IsFloating(images.dtype()))
+    return refused(absl::StrCat("the pixels are ", is,
+                                "; wanted uint8 (0 to 255) or a floating dtype (0 to 1)"));
+  const int rank = shape.rank();
+  if (rank != 3 && rank != 4)
+    return refused(absl::StrCat("the pixels are ", is,
+                                "; wanted [height, width, channels], or [n, height, width, "
+                                "channels] for several images"));
+  const int64_t channels = shape.dim(rank - 1);
+  if (channels < 1 || channels > 4)
+    return refused(absl::StrCat("the pixels are ", is,
+                                ": the last dimension is the channels, from 1 (gray) to 4 (red, "
+                                "green, blue, alpha)"));
+  if (shape.num_elements() == 0) return refused(absl::StrCat("the pixels are ", is, ": none"));
+  const int64_t bytes = shape.num_elements() / (rank == 4 ? shape.dim(0) : 1);
+  if (bytes > kMaxImageBytes)
+    return refused(absl::StrCat("one image has ", bytes, " values, more than ", kMaxImageBytes,
+                                ": make it smaller"));
+  if (max_outputs < 1)
+    return refused(absl::StrCat("max_outputs is ", max_outputs, "; wanted at least 1"));
+  return absl::OkStatus();
+}
+
+template <typename T>
+double NumberOf(T value) {
+  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
+    return value.ToFloat();
+  } else {
+    return value;
+  }
+}
+
+// Rounds as tf.image.convert_image_dtype does with saturate=True. False: a pixel is NaN.
+template <typename T>
+bool AppendPixels(const T* pixels, int64_t count, std::string& bytes) {
+  for (int64_t i = 0; i < count; ++i) {
+    const double pixel = NumberOf(pixels[i]);
+    if (std::isnan(pixel)) return false;
+    bytes.push_back(static_cast<char>(static_cast<uint8_t>(std::clamp(pixel * 255.5, 0.0, 255.0))));
+  }
+  return true;
+}
+
+// The bytes of `count` elements from the first one on.
+bool PixelsOf(const Tensor& images, int64_t count, std::string& bytes) {
+  switch (images.dtype()) {
+    case DType::kFloat16: return AppendPixels(images.data_as<Half>(), count, bytes);
+    case DType::kBFloat16: return AppendPixels(images.data_as<BFloat16>(), count, bytes);
+    case DType::kFloat32: return AppendPixels(images.data_as<float>(), count, bytes);
+    case DType::kFloat64: return AppendPixels(images.data_as<double>(), count, bytes);
+    default:
+      bytes.assign(static_cast<const char*>(images.data()), static_cast<size_t>(count));
+      return true;
+  }
+}
+
+// ---- hyperparameters
+
+absl::Status CheckHParams(const std::map<std::string, HParam>& hparams) {
+  if (hparams.empty())
+    return absl::InvalidArgumentError("hparams: there is none; give at least one");
+  for (const auto& [name, value] : hparams) {
+    if (name.empty()) return absl::InvalidArgumentError("hparams: a hyperparameter has no name");
+    const double* const number = std::get_if<double>(&value.value());
+    if (number != nullptr && !std::isfinite(*number))
+      return absl::InvalidArgumentError(
+          absl::StrCat("hparams: \"", name, "\" is ", *number, "; wanted a finite number"));
+  }
+  return absl::OkStatus();
+}
+
+// Equal hyperparameters have equal groups.
+std::string GroupOf(const std::map<std::string, HParam>& hparams) {
+  std::string text;
+  for (const auto& [name, value] : hparams) {
+    const std::string words = std::visit(
+        [](const auto& word) -> std::string {
+          if constexpr (std::is_same_v<std::decay_t<decltype(word)>, double>) {
+            return absl::StrFormat("%.17g", word);
+          } else {
+            return absl::StrCat(word);
+          }
+        },
+        value.value());
+    // With their lengths, so that no two sets of names and values look alike.
+    absl::StrAppend(&text, name.size(), ":", name, value.value().index(), words.size(), ":", words);
+  }
+  return absl::StrFormat("%016x", HashText(text));
 }
 
 double SecondsOf(absl::Time time) { return absl::ToDoubleSeconds(time - absl::UnixEpoch()); }
@@ -76,6 +203,72 @@ absl::Status SummaryWriter::Text(absl::string_view run, int64_t step, absl::stri
   Event event;
   event.step = step;
   event.values.push_back({std::string(tag), std::string(markdown)});
+  return Write(run, std::move(event));
+}
+
+absl::Status SummaryWriter::Histogram(absl::string_view run, int64_t step, absl::string_view tag,
+                                      const Tensor& data, int buckets) {
+  RETURN_IF_ERROR(CheckTag(tag));
+  constexpr int kMost = 10'000;
+  if (buckets < 1 || buckets > kMost)
+    return Refused("histogram", tag,
+                   absl::StrCat("it has ", buckets, " buckets; wanted 1 to ", kMost));
+  ASSIGN_OR_RETURN(const Tensor here, data.To(Device()));
+  if (const int64_t bad = CountNotFinite(here); bad > 0)
+    return Refused("histogram", tag,
+                   absl::StrCat(bad, " of ", here.shape().num_elements(),
+                                " values are NaN or infinite, and no bucket takes them: leave them "
+                                "out, or write their number with Scalars"));
+  ValueHistogram histogram = HistogramOf(here, buckets);
+  histogram.counts.resize(static_cast<size_t>(buckets));
+  return Histograms(run, step, {{std::string(tag), std::move(histogram)}});
+}
+
+absl::Status SummaryWriter::Histograms(absl::string_view run, int64_t step,
+                                       const std::map<std::string, ValueHistogram>& histograms) {
+  Event event;
+  event.step = step;
+  for (const auto& [tag, histogram] : histograms) {
+    RETURN_IF_ERROR(CheckTag(tag));
+    event.values.push_back({tag, BucketsOf(histogram)});
+  }
+  return event.values.empty() ? absl::OkStatus() : Write(run, std::move(event));
+}
+
+absl::Status SummaryWriter::Image(absl::string_view run, int64_t step, absl::string_view tag,
+                                  const Tensor& images, int max_outputs) {
+  RETURN_IF_ERROR(CheckTag(tag));
+  RETURN_IF_ERROR(CheckImages(tag, images, max_outputs));
+  const Shape& shape = images.shape();
+  const int first = shape.rank() - 3;  // the dimension of the height
+  const int64_t count = first == 0 ? 1 : std::min<int64_t>(shape.dim(0), max_outputs);
+  const int64_t height = shape.dim(first), width = shape.dim(first + 1),
+                channels = shape.dim(first + 2);
+  ASSIGN_OR_RETURN(const Tensor here, images.To(Device()));
+  std::string pixels;
+  if (!PixelsOf(here, count * height * width * channels, pixels))
+    return Refused("image", tag, "a pixel is NaN; wanted 0 to 1");
+  EventImages files{width, height};
+  const size_t image_bytes = static_cast<size_t>(height * width * channels);
+  for (int64_t i = 0; i < count; ++i) {
+    files.pngs.push_back(WritePng(
+        width, height, static_cast<int>(channels),
+        absl::string_view(pixels).substr(static_cast<size_t>(i) * image_bytes, image_bytes)));
+  }
+  Event event;
+  event.step = step;
+  event.values.push_back({std::string(tag), std::move(files)});
+  return Write(run, std::move(event));
+}
+
+absl::Status SummaryWriter::HParams(absl::string_view run, int64_t step,
+                                    const std::map<std::string, HParam>& hparams) {
+  RETURN_IF_ERROR(CheckHParams(hparams));
+  EventHParams start{GroupOf(hparams), SecondsOf(clock_.WallTime())};
+  for (const auto& [name, value] : hparams) start.values.emplace(name, value.value());
+  Event event;
+  event.step = step;
+  event.values.push_back({kHParamsTag, std::move(start)});
   return Write(run, std::move(event));
 }
 

@@ -1,7 +1,10 @@
 #include "strategy/summary_writer.h"
 
 #include <cmath>
+#include <limits>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -10,6 +13,8 @@
 #include "base/testing/in_memory_file_system.h"
 #include "base/testing/sim_executor.h"
 #include "formats/event_file.h"
+#include "formats/png.h"
+#include "formats/tfrecord.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -58,6 +63,23 @@ class SummaryWriterTest : public ::testing::Test {
               out, value.tag, " ",
               scalar != nullptr ? absl::StrCat(*scalar) : std::get<std::string>(value.data));
         }));
+  }
+
+  // The last event of a directory's last file, decoded and as its bytes.
+  Event LastEvent(const std::string& directory) { return ReadEvent(LastRecord(directory)).value(); }
+  std::string LastRecord(const std::string& directory) {
+    const std::string bytes = files_.ReadFile(FilesOf(directory).back()).value();
+    std::string last;
+    for (size_t offset = 0; offset < bytes.size();)
+      last = std::string(ReadTfRecord(bytes, offset).value().value());
+    return last;
+  }
+  // The bytes of a value within an event.
+  static std::string ValueOf(const std::string& tag, EventData data) {
+    Event with;
+    with.values.push_back({tag, std::move(data)});
+    const std::string bytes = WriteEvent(with);
+    return bytes.substr(bytes.find(tag));
   }
 
   InMemoryFileSystem files_;
@@ -159,6 +181,182 @@ TEST_F(SummaryWriterTest, TheErrorOfASyncIsToldAndTheOtherRunsAreSynced) {
   files_.FailNext(FileOperation::kSync, "/a/", absl::DataLossError("the disk died"));
   EXPECT_EQ(summaries.Sync().code(), absl::StatusCode::kDataLoss);
   EXPECT_TRUE(summaries.Sync().ok());
+}
+
+// ---- histograms
+
+using Buckets = std::vector<HistogramBucket>;
+
+// left right count, left right count, ...
+std::vector<double> Numbers(const EventValue& value) {
+  std::vector<double> numbers;
+  for (const HistogramBucket& bucket : std::get<Buckets>(value.data))
+    numbers.insert(numbers.end(), {bucket.left, bucket.right, bucket.count});
+  return numbers;
+}
+
+TEST_F(SummaryWriterTest, AHistogramHasBucketsOfEqualWidth) {
+  SummaryWriter summaries("/logs", files_, clock_);
+  const Tensor data = Tensor::Vector<float>({-1, 0, 0.5, 1});
+  ASSERT_TRUE(summaries.Histogram("", 3, "weights/w", data, 2).ok());
+  const Event event = LastEvent("/logs");
+  EXPECT_EQ(event.step, 3);
+  EXPECT_EQ(event.values[0].tag, "weights/w");
+  EXPECT_THAT(Numbers(event.values[0]), ElementsAre(-1, 0, 1, 0, 1, 3));
+}
+
+TEST_F(SummaryWriterTest, AHistogramOfEqualValuesHasThemInItsLastBucket) {
+  SummaryWriter summaries("/logs", files_, clock_);
+  ASSERT_TRUE(summaries.Histogram("", 3, "w", Tensor::Vector<int32_t>({5, 5}), 2).ok());
+  EXPECT_THAT(Numbers(LastEvent("/logs").values[0]), ElementsAre(5, 5, 0, 5, 5, 2));
+}
+
+TEST_F(SummaryWriterTest, AHistogramOfNothingIsAllZero) {
+  SummaryWriter summaries("/logs", files_, clock_);
+  ASSERT_TRUE(summaries.Histogram("", 3, "w", Tensor(), 2).ok());
+  EXPECT_THAT(Numbers(LastEvent("/logs").values[0]), ElementsAre(0, 0, 0, 0, 0, 0));
+}
+
+TEST_F(SummaryWriterTest, TheWidestHistogramHasFiniteEdges) {
+  SummaryWriter summaries("/logs", files_, clock_);
+  const double most = std::numeric_limits<double>::max();
+  ASSERT_TRUE(summaries.Histogram("", 3, "w", Tensor::Vector<double>({-most, most}), 2).ok());
+  EXPECT_THAT(Numbers(LastEvent("/logs").values[0]), ElementsAre(-most, 0, 1, 0, most, 1));
+}
+
+TEST_F(SummaryWriterTest, HistogramsOfOneStepAreOneRecord) {
+  SummaryWriter summaries("/logs", files_, clock_);
+  ASSERT_TRUE(summaries.Histograms("train", 4, {}).ok());
+  EXPECT_FALSE(files_.Stat("/logs").ok());
+  ASSERT_TRUE(summaries.Histograms("train", 4, {{"a", {0, 2, {1, 2}}}, {"b", {1, 1, {7}}}}).ok());
+  const Event event = LastEvent("/logs/train");
+  ASSERT_THAT(event.values, SizeIs(2));
+  EXPECT_THAT(Numbers(event.values[0]), ElementsAre(0, 1, 1, 1, 2, 2));
+  EXPECT_THAT(Numbers(event.values[1]), ElementsAre(1, 1, 7));
+}
+
+TEST_F(SummaryWriterTest, AHistogramThatCannotBeShownIsRefused) {
+  SummaryWriter summaries("/logs", files_, clock_);
+  const Tensor good = Tensor::Vector<float>({1});
+  EXPECT_EQ(summaries.Histogram("", 1, "w", Tensor::Vector<float>({1, std::nanf(""), INFINITY})),
+            absl::InvalidArgumentError(
+                "histogram \"w\": 2 of 3 values are NaN or infinite, and no bucket takes them: "
+                "leave them out, or write their number with Scalars"));
+  for (const int buckets : {0, -1, 10'001}) {
+    EXPECT_EQ(summaries.Histogram("", 1, "w", good, buckets),
+              absl::InvalidArgumentError(absl::StrCat("histogram \"w\": it has ", buckets,
+                                                      " buckets; wanted 1 to 10000")));
+  }
+  EXPECT_EQ(
+      summaries.Histogram("", 1, "", good),
+      absl::InvalidArgumentError("a TensorBoard series needs a name, such as \"weights/kernel\""));
+  EXPECT_EQ(summaries.Histogram("a b", 1, "w", good).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_FALSE(files_.Stat("/logs").ok());
+}
+
+// ---- images
+
+// The strings of the tensor of the last record: it ends with them and the metadata.
+TEST_F(SummaryWriterTest, ImagesAreWrittenAsPngFilesOfTheFirstOnes) {
+  SummaryWriter summaries("/logs", files_, clock_);
+  const Tensor images = *Tensor::Copy<uint8_t>({3, 1, 2, 1}, {1, 2, 3, 4, 5, 6});
+  ASSERT_TRUE(summaries.Image("train", 5, "digits", images, 2).ok());
+  const EventImages wanted{2, 1, {WritePng(2, 1, 1, "\1\2"), WritePng(2, 1, 1, "\3\4")}};
+  EXPECT_THAT(LastRecord("/logs/train"), HasSubstr(ValueOf("digits", wanted)));
+}
+
+TEST_F(SummaryWriterTest, AnImageMayHaveNoDimensionForTheirNumber) {
+  SummaryWriter summaries("/logs", files_, clock_);
+  ASSERT_TRUE(summaries.Image("", 5, "x", *Tensor::Copy<uint8_t>({1, 1, 3}, {10, 20, 30})).ok());
+  EXPECT_THAT(LastRecord("/logs"),
+              HasSubstr(ValueOf("x", EventImages{1, 1, {WritePng(1, 1, 3, "\n\x14\x1e")}})));
+}
+
+TEST_F(SummaryWriterTest, FloatingPixelsAreFrom0To1AndClipped) {
+  const std::string wanted("\x00\x00\x7f\xff\xff", 5);
+  const std::string png = WritePng(5, 1, 1, wanted);
+  const Tensor floats = *Tensor::Copy<float>({1, 5, 1}, {-3, 0, 0.5, 1, INFINITY});
+  const Tensor doubles = *Tensor::Copy<double>({1, 5, 1}, {-3, 0, 0.5, 1, INFINITY});
+  std::vector<Half> halves;
+  for (const float pixel : {-3.f, 0.f, 0.5f, 1.f, INFINITY})
+    halves.push_back(Half::FromFloat(pixel));
+  for (const Tensor& pixels : {floats, doubles, *Tensor::Copy<Half>({1, 5, 1}, halves)}) {
+    SummaryWriter summaries("/logs", files_, clock_);
+    ASSERT_TRUE(summaries.Image("", 5, "x", pixels).ok());
+    EXPECT_THAT(LastRecord("/logs"), HasSubstr(ValueOf("x", EventImages{5, 1, {png}})))
+        << DTypeName(pixels.dtype());
+  }
+}
+
+TEST_F(SummaryWriterTest, ImagesThatCannotBeShownAreRefused) {
+  SummaryWriter summaries("/logs", files_, clock_);
+  const auto refusal = [&](const Tensor& images, int max_outputs = 3) {
+    return std::string(summaries.Image("", 1, "x", images, max_outputs).message());
+  };
+  EXPECT_EQ(refusal(*Tensor::Zeros(DType::kInt32, {1, 1, 1})),
+            "image \"x\": the pixels are int32 [1, 1, 1]; wanted uint8 (0 to 255) or a floating "
+            "dtype (0 to 1)");
+  EXPECT_EQ(refusal(*Tensor::Zeros(DType::kUInt8, {28, 28})),
+            "image \"x\": the pixels are uint8 [28, 28]; wanted [height, width, channels], or [n, "
+            "height, width, channels] for several images");
+  EXPECT_EQ(refusal(*Tensor::Zeros(DType::kUInt8, {3, 28, 28})),
+            "image \"x\": the pixels are uint8 [3, 28, 28]: the last dimension is the channels, "
+            "from 1 (gray) to 4 (red, green, blue, alpha)");
+  EXPECT_EQ(refusal(*Tensor::Zeros(DType::kUInt8, {0, 28, 28, 1})),
+            "image \"x\": the pixels are uint8 [0, 28, 28, 1]: none");
+  EXPECT_EQ(refusal(*Tensor::Uninitialized(DType::kUInt8, {1 << 14, (1 << 12) + 1, 1})),
+            "image \"x\": one image has 67125248 values, more than 67108864: make it smaller");
+  EXPECT_EQ(refusal(*Tensor::Zeros(DType::kUInt8, {1, 1, 1}), 0),
+            "image \"x\": max_outputs is 0; wanted at least 1");
+  EXPECT_EQ(refusal(*Tensor::Copy<float>({1, 1, 1}, {std::nanf("")})),
+            "image \"x\": a pixel is NaN; wanted 0 to 1");
+  EXPECT_EQ(summaries.Image("", 1, "", *Tensor::Zeros(DType::kUInt8, {1, 1, 1})).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_FALSE(files_.Stat("/logs").ok());
+}
+
+// ---- hyperparameters
+
+TEST_F(SummaryWriterTest, HyperparametersAreWrittenWithTheirTypes) {
+  SummaryWriter summaries("/logs", files_, clock_);
+  ASSERT_TRUE(
+      summaries.HParams("", 7, {{"adam", true}, {"layers", 3}, {"rate", 0.5f}, {"name", "wide"}})
+          .ok());
+  EXPECT_EQ(LastEvent("/logs").step, 7);
+  const std::string record = LastRecord("/logs");
+  const std::string group = record.substr(record.find("\"\x10") + 2, 16);
+  EXPECT_THAT(
+      record,
+      HasSubstr(ValueOf(
+          "_hparams_/session_start_info",
+          EventHParams{
+              group,
+              1700000000,
+              {{"adam", true}, {"layers", 3.0}, {"rate", 0.5}, {"name", std::string("wide")}}})));
+}
+
+TEST_F(SummaryWriterTest, EqualHyperparametersAreOneGroup) {
+  SummaryWriter summaries("/logs", files_, clock_);
+  const auto group_of = [&](const std::map<std::string, HParam>& hparams) {
+    EXPECT_TRUE(summaries.HParams("", 7, hparams).ok());
+    const std::string record = LastRecord("/logs");
+    return record.substr(record.find("\"\x10") + 2, 16);
+  };
+  const std::string group = group_of({{"a", 1}, {"b", "x"}});
+  EXPECT_EQ(group_of({{"b", "x"}, {"a", 1.0}}), group);
+  EXPECT_NE(group_of({{"a", "1"}, {"b", "x"}}), group);
+  EXPECT_NE(group_of({{"a", 1}, {"b", "y"}}), group);
+}
+
+TEST_F(SummaryWriterTest, HyperparametersThatCannotBeShownAreRefused) {
+  SummaryWriter summaries("/logs", files_, clock_);
+  EXPECT_EQ(summaries.HParams("", 1, {}),
+            absl::InvalidArgumentError("hparams: there is none; give at least one"));
+  EXPECT_EQ(summaries.HParams("", 1, {{"", 1}}),
+            absl::InvalidArgumentError("hparams: a hyperparameter has no name"));
+  EXPECT_EQ(summaries.HParams("", 1, {{"rate", INFINITY}}),
+            absl::InvalidArgumentError("hparams: \"rate\" is inf; wanted a finite number"));
+  EXPECT_FALSE(files_.Stat("/logs").ok());
 }
 
 }  // namespace

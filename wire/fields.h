@@ -596,6 +596,7 @@ void Fields(Visitor& visit, LoadReply& reply) {
   visit(F(layout_hash), reply.layout_hash);
   visit(F(loading), reply.loading);
   visit(F(loaded_bytes), reply.loaded_bytes, NotNegative());
+  visit(F(total_bytes), reply.total_bytes, NotNegative());
 }
 
 template <typename Visitor>
@@ -631,6 +632,7 @@ void Fields(Visitor& visit, SnapshotReply& reply) {
   visit(F(done), reply.done);
   visit(F(written_bytes), reply.written_bytes, NotNegative());
   visit(F(slices), reply.slices);
+  visit(F(total_bytes), reply.total_bytes, NotNegative());
 }
 
 template <typename Visitor>
@@ -763,6 +765,7 @@ void Fields(Visitor& visit, Dispatch& dispatch) {
   visit(F(learning_rate_scale), dispatch.learning_rate_scale, Finite());
   visit(F(tick), dispatch.tick);
   visit(F(trace_over_ns), dispatch.trace_over);
+  visit(F(want_gradients), dispatch.want_gradients);
 }
 
 template <typename Visitor>
@@ -821,6 +824,20 @@ void Fields(Visitor& visit, StepTrace& trace) {
 }
 
 template <typename Visitor>
+void Fields(Visitor& visit, GradientHistogram& gradient) {
+  visit(F(variable), gradient.variable, Name());
+  visit(F(low), gradient.values.low, Finite());
+  visit(F(high), gradient.values.high, Finite());
+  visit(F(counts), gradient.values.counts);
+  visit.AfterReading([&gradient] {
+    if (gradient.values.counts.size() > static_cast<size_t>(kHistogramBuckets))
+      return Invalid("counts", "there are at most 30");
+    return gradient.values.low <= gradient.values.high ? absl::OkStatus()
+                                                       : Invalid("high", "is below low");
+  });
+}
+
+template <typename Visitor>
 void Fields(Visitor& visit, Report& report) {
   visit(F(step), report.step);
   visit(F(attempt), report.attempt);
@@ -837,6 +854,7 @@ void Fields(Visitor& visit, Report& report) {
   visit(F(ended), report.ended, Counted());
   visit(F(took_ns), report.took);
   visit(F(trace), report.trace);
+  visit(F(gradients), report.gradients, Counted{GradientHistogram::kMost});
 }
 
 template <typename Visitor>

@@ -104,6 +104,7 @@ bool CheckpointMaker::Awaits(int ps, CheckpointId id, bool waited) const {
 
 void CheckpointMaker::OnSnapshot(int ps, const absl::StatusOr<SnapshotReply>& reply) {
   if (!reply.ok()) return GiveUp(reply.status());
+  run_->written[ps] = {reply->written_bytes, reply->total_bytes};
   if (run_->stage == Stage::kMarking) return OnMarked(ps);
   reply->done ? OnWritten(ps, *reply) : host_.PollAgain(ps, run_->id);
 }
@@ -115,6 +116,7 @@ void CheckpointMaker::OnMarked(int ps) {
   if (!run_->waiting.empty()) return;
   HitFailpoint(Failpoint::kMarkedBeforeRelease);
   run_->stage = Stage::kWriting;
+  run_->writing_since = clock_.Elapsed();
   run_->parts.resize(run_->cut.num_ps);
   WaitForAllPs();
   const CheckpointId id = run_->id;
@@ -125,6 +127,17 @@ void CheckpointMaker::OnMarked(int ps) {
   // This call may complete a drain. The job then fails, and run_ is reset.
   host_.OnWorkContinues();
   host_.SendSnapshots(id);
+}
+
+std::optional<CoordinatorSnapshot::Work> CheckpointMaker::work() const {
+  if (!after_release()) return std::nullopt;
+  CoordinatorSnapshot::Work work{CoordinatorSnapshot::Work::Kind::kCheckpoint};
+  work.since = clock_.Elapsed() - run_->writing_since;
+  for (const auto& [ps, bytes] : run_->written) {
+    work.done += bytes.first;
+    work.total += bytes.second;
+  }
+  return work;
 }
 
 void CheckpointMaker::NoteHold() {

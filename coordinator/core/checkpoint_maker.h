@@ -20,9 +20,11 @@
 #define DIVVY_COORDINATOR_CORE_CHECKPOINT_MAKER_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -184,6 +186,8 @@ class CheckpointMaker {
   }
   // The longest hold so far.
   absl::Duration longest_hold() const { return longest_hold_; }
+  // What the ps have written of the checkpoint under way. Nullopt: none is being written.
+  std::optional<CoordinatorSnapshot::Work> work() const;
   // The checkpoints of this coordinator.
   const CheckpointStats& stats() const { return stats_; }
 
@@ -209,6 +213,9 @@ class CheckpointMaker {
     Cut cut;
     std::vector<std::vector<SavedSlice>> parts;  // by ps
     uint64_t bytes = 0;
+    absl::Duration writing_since;
+    // By ps: the bytes written, and those to write.
+    std::map<int, std::pair<int64_t, int64_t>> written;
     // The calls that asked for a checkpoint before the cut.
     std::vector<SaveCallback> saves;
   };

@@ -138,6 +138,26 @@ TEST_F(CheckpointMakerTest, OneThatIsAskedForIsCutMarkedWrittenAndCommitted) {
   EXPECT_EQ(host_.saved, 1);
 }
 
+TEST_F(CheckpointMakerTest, TellsHowMuchOfItIsWritten) {
+  Ask();
+  maker_->OnNamed(Serial(1));
+  EXPECT_FALSE(maker_->work());
+  for (int ps = 0; ps < 2; ++ps) maker_->OnSnapshot(ps, {false, 0, {}, 100});
+  ASSERT_TRUE(maker_->work());
+  EXPECT_EQ(maker_->work()->kind, CoordinatorSnapshot::Work::Kind::kCheckpoint);
+  EXPECT_EQ(maker_->work()->done, 0);
+  EXPECT_EQ(maker_->work()->total, 200);
+  Advance(absl::Seconds(2));
+  maker_->OnSnapshot(0, {false, 30, {}, 100});
+  maker_->OnSnapshot(1, {true, 100, {}, 100});
+  EXPECT_EQ(maker_->work()->done, 130);
+  EXPECT_EQ(maker_->work()->since, absl::Seconds(2));
+  maker_->OnSnapshot(0, {true, 100, {}, 100});
+  EXPECT_EQ(maker_->work()->done, 200) << "it is being committed";
+  Commit(absl::OkStatus());
+  EXPECT_FALSE(maker_->work());
+}
+
 TEST_F(CheckpointMakerTest, TheCutWaitsForWorkersAndForWrites) {
   AddReadyWorker(0);
   host_.has_open_writes = true;

@@ -310,6 +310,13 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   std::map<std::string, int64_t> Sizes() const;
   // The greatest staleness of a step that has finished since the last call. For one caller only.
   uint64_t TakeMaxStaleness();
+  // Begins to keep what the next calls are about (StepSamples). For one caller only.
+  void SampleSteps();
+  // The next training step that is dispatched is asked for histograms of its gradients.
+  void WantGradients();
+  std::map<int, WorkerSteps> TakeWorkerSteps();
+  GradientSample TakeGradients();
+  std::map<uint64_t, int64_t> TakeStaleness();
   // Drops all completions and timers: no call is answered any more. For a process that is about to
   // end, and for the simulation's kill.
   void Abandon();
@@ -433,6 +440,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
       DIVVY_REQUIRES(mu_);
   // What the job waits for, the longest wait first.
   std::vector<CoordinatorSnapshot::Wait> Waits() const DIVVY_REQUIRES(mu_);
+  std::optional<CoordinatorSnapshot::Work> WorkNow() const DIVVY_REQUIRES(mu_);
 
   // ---- parameter_servers.cc ----
   // Calls Attach in this epoch. OnPsAttached gets the answer.

@@ -71,6 +71,12 @@ class FakePs : public Sends<FakePs, ParameterClient> {
       executor_.PostAfter(absl::Milliseconds(1), [done, refused] { done(refused); });
       return;
     }
+    if (loaded.from == LoadRequest::From::kCheckpoint && !load_progress.empty()) {
+      const LoadReply reply{true, load_progress.front(), 0, 1000};
+      load_progress.pop_front();
+      executor_.PostAfter(absl::Milliseconds(500), [done, reply] { done(reply); });
+      return;
+    }
     Answer("Load", std::move(done),
            LoadReply{false, 0, loaded.layout_hash + (loads_other_layout ? 1 : 0)});
   }
@@ -126,6 +132,8 @@ class FakePs : public Sends<FakePs, ParameterClient> {
   // The reply to Attach.
   PsAttachReply holds;
   LoadRequest loaded;
+  // While it loads a checkpoint of 1,000 bytes: what it answers every half second.
+  std::deque<int64_t> load_progress;
   // The checkpoint that the server cannot load.
   std::optional<CheckpointId> damaged;
   std::vector<ShardSpec> created;
@@ -2885,6 +2893,87 @@ class ReplayTest : public CheckpointTest {
     return functions;
   }
 };
+
+TEST_F(ReplayTest, WhatIsLoadedAndRunAgainIsToldWithItsShare) {
+  using Kind = CoordinatorSnapshot::Work::Kind;
+  Start();
+  Finished("before");
+  Save();
+  world_.RunFor(absl::Milliseconds(100));
+  FinishedTogether({"a", "b", "c", "d"});
+  EXPECT_FALSE(core_->Snapshot().work);
+  for (const auto& ps : ps_) ps->load_progress = {250, 750};
+  LosePs(1);
+  ASSERT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kLoading);
+  ASSERT_TRUE(core_->Snapshot().work);
+  EXPECT_EQ(core_->Snapshot().work->kind, Kind::kRestore);
+  EXPECT_EQ(core_->Snapshot().work->total, 0) << "no server has said it";
+  world_.RunFor(absl::Milliseconds(600));
+  ASSERT_TRUE(core_->Snapshot().work);
+  EXPECT_EQ(core_->Snapshot().work->done, 500);
+  EXPECT_EQ(core_->Snapshot().work->total, 2000);
+  EXPECT_GE(core_->Snapshot().work->since, absl::Milliseconds(500));
+  world_.RunFor(absl::Milliseconds(600));
+  ASSERT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kReplaying);
+  ASSERT_TRUE(core_->Snapshot().work);
+  EXPECT_EQ(core_->Snapshot().work->kind, Kind::kReplay);
+  EXPECT_EQ(core_->Snapshot().work->done, 0);
+  EXPECT_EQ(core_->Snapshot().work->total, 4);
+  workers_[0]->FinishNext();
+  world_.RunFor(absl::Milliseconds(20));
+  EXPECT_EQ(core_->Snapshot().work->done, 1);
+  for (int i = 0; i < 3; ++i) {
+    workers_[0]->FinishNext();
+    world_.RunFor(absl::Milliseconds(20));
+  }
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
+  EXPECT_FALSE(core_->Snapshot().work);
+}
+
+TEST_F(ReplayTest, StepsThatAreRunAgainAreNoSamples) {
+  Start();
+  core_->SampleSteps();
+  FinishedTogether({"a", "b"});
+  EXPECT_EQ(core_->TakeWorkerSteps().at(0).steps, 2);
+  core_->WantGradients();
+  LosePs(1);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_FALSE(workers_[0]->dispatched.front().want_gradients);
+    workers_[0]->FinishNext();
+    world_.RunFor(absl::Milliseconds(20));
+  }
+  EXPECT_TRUE(core_->TakeWorkerSteps().empty());
+  Schedule("c");
+  EXPECT_TRUE(workers_[0]->dispatched.front().want_gradients);
+}
+
+TEST_F(CoordinatorCoreTest, OneStepIsAskedForItsGradientsAndTheyAreKeptUntilTheyAreTaken) {
+  Start(1, 1);
+  core_->SampleSteps();
+  core_->WantGradients();
+  Schedule("a");
+  Schedule("b");
+  ASSERT_EQ(workers_[0]->dispatched.size(), 2u);
+  EXPECT_TRUE(workers_[0]->dispatched[0].want_gradients);
+  EXPECT_FALSE(workers_[0]->dispatched[1].want_gradients);
+  workers_[0]->Finish(workers_[0]->dispatched[1], StepOutcome::kOk, {}, {0});
+  Report report;
+  report.step = workers_[0]->dispatched[0].step;
+  report.attempt = workers_[0]->dispatched[0].attempt;
+  report.participants = {0};
+  report.staleness = 4;
+  report.took = absl::Seconds(2);
+  report.gradients = {{"w", {-1, 1, {3, 4}}}};
+  workers_[0]->Say(report);
+  world_.RunFor(absl::Milliseconds(20));
+  const GradientSample sample = core_->TakeGradients();
+  EXPECT_EQ(sample.step, 2);
+  ASSERT_EQ(sample.gradients.size(), 1u);
+  EXPECT_EQ(sample.gradients[0].values.counts, (std::vector<uint64_t>{3, 4}));
+  EXPECT_TRUE(core_->TakeGradients().gradients.empty());
+  EXPECT_EQ(core_->TakeStaleness(), (std::map<uint64_t, int64_t>{{0, 1}, {4, 1}}));
+  EXPECT_EQ(core_->TakeWorkerSteps().at(0).took, absl::Seconds(2));
+}
 
 TEST_F(ReplayTest, WhatHadFinishedIsRunAgainAsItWasAndCountsOnceThenWhatHadNot) {
   Start();

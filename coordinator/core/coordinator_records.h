@@ -87,6 +87,9 @@ struct Ps {
   PsAttachReply attach_reply;
   // Whether it has attached in this epoch, and whether it has its part of the state.
   bool attached = false, ready = false;
+  // The bytes of the checkpoint that it has read in this epoch, and that it has to read; 0: it has
+  // not said.
+  int64_t loaded_bytes = 0, bytes_to_load = 0;
   // A process with this index had attached, and another one takes its place.
   bool is_lost = false;
   // Grows with each call of Attach and with each epoch. Replies and timers that belong to an older

@@ -87,6 +87,23 @@ struct CoordinatorSnapshot {
   };
   // The longest first.
   std::vector<Wait> waits;
+  // Long work of which the coordinator knows how much is done.
+  struct Work {
+    enum class Kind : uint8_t {
+      // The parameter servers load a checkpoint: bytes.
+      kRestore,
+      // They write one, while steps go on: bytes.
+      kCheckpoint,
+      // Steps are run again after a rewind: steps.
+      kReplay,
+    };
+    Kind kind = Kind::kRestore;
+    // `total` 0: not known yet.
+    int64_t done = 0, total = 0;
+    // How long it has been going on.
+    absl::Duration since;
+  };
+  std::optional<Work> work;
   // Drain was called.
   bool draining = false;
   // Training steps covered by a checkpoint.

@@ -26,8 +26,14 @@ struct Attaching {
   bool epoch_durable = true;
 };
 struct Choosing {};
-struct Loading {};
-struct Replaying {};
+struct Loading {
+  // Clock::Elapsed() when it began.
+  absl::Duration since;
+};
+struct Replaying {
+  // As Loading::since.
+  absl::Duration since;
+};
 struct Running {};
 // The Shutdown calls that tell tasks to exit, once the end of the job is durable. Workers are told
 // first.

@@ -261,7 +261,7 @@ void CoordinatorCore::BeginChoosing() {
 }
 
 void CoordinatorCore::BeginLoading() {
-  phase_.Enter(JobPhase::Loading());
+  phase_.Enter(JobPhase::Loading{clock_.Elapsed()});
   origin_.SetChosen();
   if (!checkpoint_maker_.newest() && !origin_.is_adopting()) {
     layout_plan_.MakeAllDeclared();
@@ -704,6 +704,46 @@ uint64_t CoordinatorCore::TakeMaxStaleness() {
   return steps_.TakeMaxStaleness();
 }
 
+void CoordinatorCore::SampleSteps() {
+  MutexLock lock(mu_);
+  steps_.samples().Begin();
+}
+
+void CoordinatorCore::WantGradients() {
+  MutexLock lock(mu_);
+  steps_.samples().WantGradients();
+}
+
+std::map<int, WorkerSteps> CoordinatorCore::TakeWorkerSteps() {
+  MutexLock lock(mu_);
+  return steps_.samples().TakeWorkers();
+}
+
+GradientSample CoordinatorCore::TakeGradients() {
+  MutexLock lock(mu_);
+  return steps_.samples().TakeGradients();
+}
+
+std::map<uint64_t, int64_t> CoordinatorCore::TakeStaleness() {
+  MutexLock lock(mu_);
+  return steps_.samples().TakeStaleness();
+}
+
+std::optional<CoordinatorSnapshot::Work> CoordinatorCore::WorkNow() const {
+  using Work = CoordinatorSnapshot::Work;
+  const absl::Duration now = clock_.Elapsed();
+  if (const auto* const loading = phase_.Get<JobPhase::Loading>()) {
+    if (origin_.is_adopting() || !checkpoint_maker_.newest()) return std::nullopt;
+    const auto [done, total] = servers_.Loaded();
+    return Work{Work::Kind::kRestore, done, total, now - loading->since};
+  }
+  const auto* const rewind = recovery_.rewind();
+  if (rewind != nullptr && phase_.Is(Phase::kReplaying))
+    return Work{Work::Kind::kReplay, rewind->steps - recovery_.NumMissing(), rewind->steps,
+                now - phase_.Get<JobPhase::Replaying>()->since};
+  return checkpoint_maker_.work();
+}
+
 CoordinatorSnapshot CoordinatorCore::Snapshot() const {
   MutexLock lock(mu_);
   CoordinatorSnapshot snapshot;
@@ -742,6 +782,7 @@ CoordinatorSnapshot CoordinatorCore::Snapshot() const {
   }
   snapshot.tables = TablesNow(*layout_plan_.layout(), servers_);
   snapshot.waits = Waits();
+  snapshot.work = WorkNow();
   snapshot.draining = IsDraining();
   snapshot.durable_steps = checkpoint_maker_.durable_steps();
   snapshot.last_checkpoint = checkpoint_maker_.newest();

@@ -107,6 +107,8 @@ void CoordinatorCore::OnPsLoaded(Ps& ps, const absl::StatusOr<LoadReply>& reply,
     return RetryPs(ps, reply.status(), &CoordinatorCore::LoadPs);
   }
   servers_.NoteAnswer(ps);
+  ps.loaded_bytes = reply->loaded_bytes;
+  ps.bytes_to_load = reply->total_bytes;
   if (reply->loading) return LoadPs(ps);
   HitFailpoint(Failpoint::kLoadBetweenServers);
   ps.ready = true;

@@ -83,7 +83,7 @@ void Recovery::Prepare() {
   order_ = ReplayOrder(std::move(numbers));
   const RedoLog::Entry* const first = log_.Next(EntryId());
   next_ = first != nullptr ? first->id : ids_.next();
-  rewind_->steps_left = log_.finished_steps();
+  rewind_->steps = rewind_->steps_left = log_.finished_steps();
   ids_.Rewind(next_);
 }
 

@@ -78,6 +78,8 @@ class Recovery {
     std::map<ResourceId, std::shared_ptr<const MakeResource>> iterators = {};
     // The number of finished steps from next() on, which are still to be run again.
     int64_t steps_left = 0;
+    // Its first value.
+    int64_t steps = 0;
   };
 
   // REQUIRES: the references outlive it.

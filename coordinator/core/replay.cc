@@ -82,7 +82,7 @@ void CoordinatorCore::FailBase(const absl::Status& error) {
 // ---- replay ----
 
 void CoordinatorCore::BeginReplay() {
-  phase_.Enter(JobPhase::Replaying());
+  phase_.Enter(JobPhase::Replaying{clock_.Elapsed()});
   WantSync();
   for (auto& [index, worker] : workers_.all()) {
     if (!worker.leaving) AttachWorker(worker);

@@ -41,6 +41,7 @@ void ServerSet::Dial(Ps& ps, const std::string& address) {
 void ServerSet::ForgetEpoch() {
   for (Ps& ps : servers_) {
     ps.attached = ps.ready = ps.sync_outstanding = ps.sync_wanted = false;
+    ps.loaded_bytes = ps.bytes_to_load = 0;
     ps.acked_seq = 0;
     ps.tables.clear();
     ps.loads = ShardLoads();
@@ -57,6 +58,16 @@ void ServerSet::NoteAnswer(Ps& ps) {
 void ServerSet::NoteSilent(Ps& ps, absl::string_view why) {
   if (!ps.silent_since) ps.silent_since = clock_.Elapsed();
   ps.last_error = std::string(why);
+}
+
+std::pair<int64_t, int64_t> ServerSet::Loaded() const {
+  int64_t loaded = 0, total = 0;
+  for (const Ps& ps : servers_) {
+    if (!ps.ready && ps.bytes_to_load == 0) return {0, 0};
+    loaded += ps.loaded_bytes;
+    total += ps.bytes_to_load;
+  }
+  return {loaded, total};
 }
 
 bool ServerSet::AllAttached() const {

@@ -76,6 +76,8 @@ class ServerSet {
 
   // Whether every server has attached in this epoch.
   bool AllAttached() const;
+  // The bytes of a checkpoint that all have read and that all have to read; 0: not all have said.
+  std::pair<int64_t, int64_t> Loaded() const;
   // Whether every server has its state.
   bool AllReady() const;
   // Whether a server has not answered its last call.

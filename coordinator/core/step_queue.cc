@@ -74,6 +74,11 @@ absl::Status Cancelled(const std::string& function) {
       absl::StrCat("step ", function, " was cancelled: another step of its batch failed"));
 }
 
+// Whether the step is a training step that has not finished before.
+bool IsNewTraining(const coordinator_records::Step& step) {
+  return !step.request.read_only && !step.replayed;
+}
+
 }  // namespace
 
 // ---- the program's calls ----
@@ -325,6 +330,7 @@ void StepQueue::Send(const std::shared_ptr<Step>& step, Worker& worker) {
   step->sent_at = clock_.Elapsed();
   if (options_.traces != nullptr) step->trace_over = options_.traces->AskFor(step->sent_at);
   dispatch.trace_over = step->trace_over;
+  dispatch.want_gradients = IsNewTraining(*step) && samples_.TakeWant();
   workers_.Send(worker, std::move(dispatch));
   if (kHasFailpoints) outbox_.Add([] { HitFailpoint(Failpoint::kDispatched); });
 }
@@ -375,7 +381,10 @@ void StepQueue::OnReport(Worker& worker, Report report) {
   if (judgement.rewind && report.outcome == StepOutcome::kOk &&
       !RuleHolds(Rule::kRewindWhenReRunDiffers))
     judgement = {StepVerdict::kFinish};
-  if (judgement.verdict == StepVerdict::kFinish) host_.OnFinished(*step, report);
+  if (judgement.verdict == StepVerdict::kFinish) {
+    host_.OnFinished(*step, report);
+    if (IsNewTraining(*step)) samples_.Note(worker.index, totals_.finished_steps + 1, report);
+  }
   if (judgement.verdict == StepVerdict::kRequeue && report.outcome != StepOutcome::kOk) {
     if (report.outcome == StepOutcome::kCancelled && step->recalled) {
       ++step->forgiven;

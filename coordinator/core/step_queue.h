@@ -30,6 +30,7 @@
 #include "coordinator/core/passes.h"
 #include "coordinator/core/redo_log.h"
 #include "coordinator/core/step_rules.h"
+#include "coordinator/core/step_samples.h"
 #include "coordinator/core/step_times.h"
 #include "coordinator/core/worker_set.h"
 #include "protocol/messages.h"
@@ -214,6 +215,8 @@ class StepQueue {
   // and how many of them finished a step that had not finished before.
   int64_t num_runs() const { return num_runs_; }
   int64_t num_counted_runs() const { return num_counted_runs_; }
+  // What event files tell of steps.
+  StepSamples& samples() { return samples_; }
   // The greatest staleness of a step since the last call.
   uint64_t TakeMaxStaleness() { return std::exchange(max_staleness_, 0); }
   // The size of each structure, for CoordinatorCore::Sizes.
@@ -288,6 +291,7 @@ class StepQueue {
   OpenSteps open_;
   int64_t in_flight_ = 0;
   StepTimes times_;
+  StepSamples samples_;
   std::deque<std::shared_ptr<RunState>> runs_;
   std::vector<ErrorWaiter> joins_;
   Totals totals_;

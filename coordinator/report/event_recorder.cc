@@ -20,6 +20,19 @@ void EventRecorder::Text(std::string run, int64_t step, std::string tag, std::st
           SummaryWriter& summaries) { return summaries.Text(run, step, tag, markdown); });
 }
 
+void EventRecorder::Histograms(std::string run, int64_t step,
+                               std::map<std::string, ValueHistogram> histograms) {
+  Add([run = std::move(run), step, histograms = std::move(histograms)](SummaryWriter& summaries) {
+    return summaries.Histograms(run, step, histograms);
+  });
+}
+
+void EventRecorder::HParams(std::string run, int64_t step, std::map<std::string, HParam> hparams) {
+  Add([run = std::move(run), step, hparams = std::move(hparams)](SummaryWriter& summaries) {
+    return summaries.HParams(run, step, hparams);
+  });
+}
+
 void EventRecorder::Finish() {
   Add([](SummaryWriter& summaries) { return summaries.Sync(); });
   MutexLock lock(mu_);

@@ -27,6 +27,8 @@ class EventRecorder : public std::enable_shared_from_this<EventRecorder> {
   // written. They do not block.
   void Scalars(std::string run, int64_t step, std::map<std::string, double> scalars);
   void Text(std::string run, int64_t step, std::string tag, std::string markdown);
+  void Histograms(std::string run, int64_t step, std::map<std::string, ValueHistogram> histograms);
+  void HParams(std::string run, int64_t step, std::map<std::string, HParam> hparams);
 
   // Returns when all earlier points are on the disk or could not be written. Blocks.
   void Finish();

@@ -48,6 +48,14 @@ TEST_F(EventRecorderTest, PointsAreWrittenInTheirOrderAndAreThereWhenFinished) {
   EXPECT_EQ(StepsOf("note"), std::vector<int64_t>{500});
 }
 
+TEST_F(EventRecorderTest, HistogramsAndHyperparametersAreWrittenInTheirOrder) {
+  recorder_->Histograms("train", 3, {{"weights/w", {0, 1, {1, 2}}}});
+  recorder_->HParams("train", 4, {{"rate", 0.5}});
+  recorder_->Finish();
+  EXPECT_EQ(StepsOf("weights/w"), std::vector<int64_t>{3});
+  EXPECT_EQ(StepsOf("_hparams_/session_start_info"), std::vector<int64_t>{4});
+}
+
 TEST_F(EventRecorderTest, FinishMayComeAgainAndPointsBehindIt) {
   recorder_->Finish();
   recorder_->Scalars("train", 1, {{"loss", 1.0}});

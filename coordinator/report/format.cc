@@ -14,6 +14,8 @@ namespace {
 
 // A wait that is longer than this is shown on the line.
 constexpr absl::Duration kWorthSaying = absl::Seconds(5);
+// So is work that takes longer than this, with its percentage.
+constexpr absl::Duration kLongWork = absl::Seconds(1);
 constexpr int kBarWidth = 14;
 
 std::string Bar(double fraction) {
@@ -99,6 +101,27 @@ std::string FormatMetrics(const std::map<std::string, double>& metrics) {
   return absl::StrJoin(parts, "  ");
 }
 
+bool IsWorthSaying(const CoordinatorSnapshot::Work& work) { return work.since >= kLongWork; }
+
+std::string FormatWork(const CoordinatorSnapshot::Work& work) {
+  using Kind = CoordinatorSnapshot::Work::Kind;
+  const char* const name = work.kind == Kind::kRestore      ? "restore"
+                           : work.kind == Kind::kCheckpoint ? "checkpoint"
+                                                            : "replay";
+  if (work.total <= 0) return name;
+  const double fraction =
+      std::clamp(static_cast<double>(work.done) / static_cast<double>(work.total), 0.0, 1.0);
+  // Rounded down, so that 100 % is all of it.
+  const std::string percent = absl::StrFormat("%d %%", static_cast<int>(fraction * 100));
+  const std::string total = work.kind == Kind::kReplay
+                                ? FormatCount(static_cast<double>(work.total)) + " steps"
+                                : FormatBytes(work.total);
+  std::string text = absl::StrCat(name, " ", percent, " of ", total);
+  if (fraction > 0 && fraction < 1)
+    absl::StrAppend(&text, ", ", FormatLength(work.since * ((1 - fraction) / fraction)), " left");
+  return text;
+}
+
 std::string FormatProgress(const ProgressLine& line, bool bar) {
   const CoordinatorSnapshot& now = line.snapshot;
   std::vector<std::string> parts;
@@ -125,6 +148,7 @@ std::string FormatProgress(const ProgressLine& line, bool bar) {
   parts.push_back(absl::StrCat("ps ", now.ps_up, "/", now.num_ps));
   parts.push_back(absl::StrCat("workers ", now.workers_up, "/", now.num_workers));
   if (line.left) parts.push_back(absl::StrCat(FormatLength(*line.left), " left"));
+  if (now.work && IsWorthSaying(*now.work)) parts.push_back(FormatWork(*now.work));
   for (const CoordinatorSnapshot::Wait& wait : now.waits) {
     if (wait.since >= kWorthSaying)
       parts.push_back(absl::StrCat("waiting for ", wait.text, " since ",

@@ -33,14 +33,21 @@ struct ProgressLine {
   std::optional<absl::Duration> left;
 };
 
+// Whether `work` has lasted long enough to be shown on the line: a second.
+bool IsWorthSaying(const CoordinatorSnapshot::Work& work);
+
+// "restore 45 % of 2.6 GiB, 0:12 left"; "checkpoint 0 % of 96 MiB" if nothing is done yet;
+// "restore" if the total is not known. The time left is what the rest takes at the rate so far.
+std::string FormatWork(const CoordinatorSnapshot::Work& work);
+
 // One line, without control codes:
 //
 //   epoch 19/30  [=====>    ]  62 %  step 837/1,350  41,200 examples/s  loss 0.031  ps 2/2
 //   workers 2/2  0:01 left
 //
 // A job with dynamic tables has "table rows 12,345", and "table user is full: 17 keys refused" for
-// each table in which keys found no room. A part that is not known is left out. Waits of at least
-// 5 s stand at the end. `bar`: whether the line has the bar.
+// each table in which keys found no room. A part that is not known is left out. Work that is worth
+// saying, and waits of at least 5 s, stand at the end. `bar`: whether the line has the bar.
 std::string FormatProgress(const ProgressLine& line, bool bar);
 
 // One line for each variable, such as:

@@ -69,6 +69,34 @@ TEST(FormatTest, WhatIsWaitedForLongIsSaid) {
   EXPECT_THAT(text, Not(HasSubstr("worker 0 (h:1)")));
 }
 
+using Work = CoordinatorSnapshot::Work;
+
+TEST(FormatTest, LongWorkHasItsShareAndTheTimeThatIsLeft) {
+  EXPECT_EQ(FormatWork({Work::Kind::kRestore, 1 << 20, 4 << 20, absl::Seconds(2)}),
+            "restore 25 % of 4 MiB, 6.0 s left");
+  EXPECT_EQ(
+      FormatWork({Work::Kind::kCheckpoint, int64_t{1} << 30, int64_t{3} << 30, absl::Seconds(60)}),
+      "checkpoint 33 % of 3 GiB, 2:00 left");
+  EXPECT_EQ(FormatWork({Work::Kind::kReplay, 1299, 1300, absl::Seconds(1299)}),
+            "replay 99 % of 1,300 steps, 1.0 s left");
+}
+
+TEST(FormatTest, WorkWithoutAnEstimateSaysNoTime) {
+  EXPECT_EQ(FormatWork({Work::Kind::kRestore, 0, 0, absl::Seconds(2)}), "restore");
+  EXPECT_EQ(FormatWork({Work::Kind::kReplay, 0, 1300, absl::Seconds(2)}),
+            "replay 0 % of 1,300 steps");
+  EXPECT_EQ(FormatWork({Work::Kind::kCheckpoint, 98304, 98304, absl::Seconds(2)}),
+            "checkpoint 100 % of 96 KiB");
+}
+
+TEST(FormatTest, WorkIsOnTheLineFromItsFirstSecondOn) {
+  ProgressLine line = Line();
+  line.snapshot.work = Work{Work::Kind::kCheckpoint, 1, 2, absl::Milliseconds(999)};
+  EXPECT_THAT(FormatProgress(line, true), Not(HasSubstr("checkpoint")));
+  line.snapshot.work->since = absl::Seconds(1);
+  EXPECT_THAT(FormatProgress(line, true), HasSubstr("left  checkpoint 50 % of 2 B, 1.0 s left"));
+}
+
 TEST(FormatTest, RowsOfTablesAreShownAndAFullOneIsNamed) {
   ProgressLine line = Line();
   EXPECT_THAT(FormatProgress(line, true), Not(HasSubstr("table")));

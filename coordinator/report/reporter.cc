@@ -11,6 +11,8 @@ namespace divvy {
 namespace {
 
 constexpr char kTrainRun[] = "train";
+// Workers with a higher index have no run of their own.
+constexpr int kMostWorkerRuns = 128;
 constexpr absl::string_view kEraseLine = "\r\x1b[2K";
 
 // The number of examples behind the metrics: the greatest count of any metric.
@@ -25,6 +27,26 @@ std::map<std::string, double> Means(const Metrics& metrics) {
   for (const auto& [name, metric] : metrics) means[name] = metric.value();
   return means;
 }
+
+class CoreSource : public HistogramSource {
+ public:
+  explicit CoreSource(std::shared_ptr<CoordinatorCore> core) : core_(std::move(core)) {}
+  bool IsRunning() const override {
+    return core_->Snapshot().phase == CoordinatorSnapshot::Phase::kRunning;
+  }
+  int64_t Step() const override { return core_->step(); }
+  std::shared_ptr<const Layout> Variables() const override { return core_->layout(); }
+  void Read(std::vector<VariableRead> reads,
+            std::function<void(absl::StatusOr<std::vector<Tensor>>)> done) override {
+    core_->Read(std::move(reads), std::move(done));
+  }
+  void WantGradients() override { core_->WantGradients(); }
+  GradientSample TakeGradients() override { return core_->TakeGradients(); }
+  std::map<uint64_t, int64_t> TakeStaleness() override { return core_->TakeStaleness(); }
+
+ private:
+  const std::shared_ptr<CoordinatorCore> core_;
+};
 
 }  // namespace
 
@@ -42,7 +64,14 @@ Reporter::Reporter(ReportOptions options, Executor& executor, Clock& clock)
 void Reporter::Watch(std::shared_ptr<CoordinatorCore> core) {
   {
     MutexLock lock(mu_);
-    core_ = std::move(core);
+    core_ = core;
+    if (events_ != nullptr) core->SampleSteps();
+    if (events_ != nullptr && options_.histograms_every > absl::ZeroDuration()) {
+      histograms_ = std::make_shared<HistogramRecorder>(options_.histograms_every,
+                                                        std::make_shared<CoreSource>(core), events_,
+                                                        executor_, clock_);
+      histograms_->Begin();
+    }
   }
   executor_.PostAfter(interval(), [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->Tick();
@@ -91,8 +120,9 @@ void Reporter::Draw() {
   const ProgressLine line = NextLine();
   const bool waiting =
       !line.snapshot.waits.empty() && line.snapshot.waits.front().since >= absl::Seconds(5);
+  const bool working = line.snapshot.work && IsWorthSaying(*line.snapshot.work);
   // There is nothing to show.
-  if (!in_loop_ && line.snapshot.in_flight == 0 && !waiting) return;
+  if (!in_loop_ && line.snapshot.in_flight == 0 && !waiting && !working) return;
   std::string text = FormatProgress(line, options_.terminal.interactive);
   if (!options_.terminal.interactive) return WriteLine(text);
   if (static_cast<int>(text.size()) > options_.terminal.width - 1)
@@ -114,6 +144,7 @@ void Reporter::RecordConfiguration(const Layout& layout) {
   events_->Text(kTrainRun, now.finished_steps, "configuration", SummaryWriter::Table(texts));
   events_->Text(kTrainRun, now.finished_steps, "variables",
                 absl::StrCat("```\n", FormatVariables(layout), "```\n"));
+  if (!options_.hparams.empty()) events_->HParams("", now.finished_steps, options_.hparams);
 }
 
 // Records the points of the interval that ends now.
@@ -128,14 +159,34 @@ void Reporter::RecordInterval() {
     points.merge(TablePoints(snapshot));
     events_->Scalars(kTrainRun, snapshot.finished_steps, std::move(points));
   }
+  if (events_ != nullptr && now > recorded_at_) RecordWorkers(now - recorded_at_);
   unrecorded_.clear();
   recorded_at_ = now;
+}
+
+void Reporter::RecordWorkers(absl::Duration length) {
+  std::map<int, WorkerSteps> workers = core_->TakeWorkerSteps();
+  // Nobody trains.
+  if (workers.empty() && !(in_loop_ && trains_)) return;
+  for (const auto& [index, steps] : workers) seen_workers_.insert(index);
+  const int64_t step = core_->step();
+  for (const int index : seen_workers_) {
+    // Each run has an open file.
+    if (index >= kMostWorkerRuns) break;
+    const WorkerSteps& own = workers[index];
+    const double count = static_cast<double>(own.steps);
+    std::map<std::string, double> points = {
+        {"steps_per_second", count / absl::ToDoubleSeconds(length)}};
+    if (own.steps > 0) points["step_seconds"] = absl::ToDoubleSeconds(own.took) / count;
+    events_->Scalars(absl::StrCat("worker/", index), step, std::move(points));
+  }
 }
 
 void Reporter::OnLoopBegin(const Layout& layout, StepKind kind) {
   MutexLock lock(mu_);
   if (events_ != nullptr && !table_drawn_) RecordConfiguration(layout);
   trains_ = kind == StepKind::kTraining;
+  if (histograms_ != nullptr && trains_) histograms_->OnTraining();
   if (!std::exchange(table_drawn_, true)) {
     std::string table = FormatVariables(layout);
     if (!table.empty()) {
@@ -161,7 +212,7 @@ void Reporter::OnStep(const Metrics& metrics) {
   if (!trains_) return;
   {
     MutexLock reached_lock(reached_mu_);
-    examples_ += Examples(metrics);
+    reached_.examples += Examples(metrics);
   }
   Merge(metrics, loop_).IgnoreError();
   if (events_ != nullptr) Merge(metrics, unrecorded_).IgnoreError();
@@ -195,12 +246,12 @@ void Reporter::NoteLoss(const Metrics& metrics) {
   const auto loss = metrics.find("loss");
   if (!trains_ || loss == metrics.end()) return;
   MutexLock lock(reached_mu_);
-  loss_ = loss->second.value();
+  reached_.loss = loss->second.value();
 }
 
 Reporter::Reached Reporter::reached() const {
   MutexLock lock(reached_mu_);
-  return {static_cast<int64_t>(examples_), loss_};
+  return {static_cast<int64_t>(reached_.examples), reached_.loss};
 }
 
 void Reporter::WriteMeans(absl::string_view run, int64_t step, const Metrics& metrics) {
@@ -223,6 +274,10 @@ void Reporter::OnGoal(int64_t epochs) {
 }
 
 void Reporter::Summarize(int64_t peak_memory_bytes) {
+  {
+    MutexLock lock(mu_);
+    if (histograms_ != nullptr) histograms_->Finish();
+  }
   if (events_ != nullptr) events_->Finish();
   MutexLock lock(mu_);
   over_ = true;

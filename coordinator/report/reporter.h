@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -19,6 +20,7 @@
 #include "coordinator/core/progress_sink.h"
 #include "coordinator/report/event_recorder.h"
 #include "coordinator/report/format.h"
+#include "coordinator/report/histogram_recorder.h"
 #include "coordinator/report/time_left.h"
 
 namespace divvy {
@@ -36,6 +38,10 @@ struct ReportOptions {
   std::string tensorboard_dir = {};
   // The job's configuration, name -> text. It is written to the event files.
   std::map<std::string, std::string> configuration = {};
+  // The hyperparameters of the job. They are written to the event files.
+  std::map<std::string, HParam> hparams = {};
+  // The interval of histograms in the event files. 0: there are none.
+  absl::Duration histograms_every = absl::ZeroDuration();
 };
 
 // Draws the progress of one job. Thread-safe.
@@ -44,9 +50,15 @@ struct ReportOptions {
 // each loop of training steps ends with a line of the loop's means, in the form of a program's
 // report. Only the first mean that is not finite is logged.
 //
+// The line also shows a restore, a checkpoint or a replay that lasts longer than a second, with the
+// percentage that is done and the time left.
+//
 // Event files: the run "train" has the means of each report interval of training loops, the numbers
-// of the dynamic tables (TablePoints), and the texts "configuration" and "variables". A report of
-// the program is in the run that the program names. The x axis is training steps.
+// of the dynamic tables (TablePoints), the texts "configuration" and "variables", and histograms
+// (HistogramRecorder). A report of the program is in the run that the program names. The run
+// "worker/0" has "steps_per_second" and "step_seconds", the mean time of a step, of worker 0 in
+// each interval, and so on up to worker 127. The directory itself has the hyperparameters. The x
+// axis is training steps.
 class Reporter : public ProgressSink, public std::enable_shared_from_this<Reporter> {
  public:
   // REQUIRES: `executor` and `clock` outlive this and its timers.
@@ -88,6 +100,8 @@ class Reporter : public ProgressSink, public std::enable_shared_from_this<Report
   void RecordConfiguration(const Layout& layout) DIVVY_REQUIRES(mu_);
   // Writes the means of the interval to the event files.
   void RecordInterval() DIVVY_REQUIRES(mu_);
+  // Writes what each worker did in the interval `length`.
+  void RecordWorkers(absl::Duration length) DIVVY_REQUIRES(mu_);
   void WriteMeans(absl::string_view run, int64_t step, const Metrics& metrics) DIVVY_REQUIRES(mu_);
   // Keeps the mean of "loss", if the loop trains and has it.
   void NoteLoss(const Metrics& metrics) DIVVY_REQUIRES(mu_);
@@ -124,11 +138,18 @@ class Reporter : public ProgressSink, public std::enable_shared_from_this<Report
   // Taken after mu_, and never held while text is written: mu_ is held as long as a terminal that
   // is stopped does not take the line, and status pages answer meanwhile.
   mutable Mutex reached_mu_;
-  double examples_ DIVVY_GUARDED_BY(reached_mu_) = 0;
-  std::optional<double> loss_ DIVVY_GUARDED_BY(reached_mu_);
+  struct Sum {
+    double examples = 0;
+    std::optional<double> loss;
+  };
+  Sum reached_ DIVVY_GUARDED_BY(reached_mu_);
 
   // Null: no event files are written.
   const std::shared_ptr<EventRecorder> events_;
+  // Null: there are no histograms.
+  std::shared_ptr<HistogramRecorder> histograms_ DIVVY_GUARDED_BY(mu_);
+  // Workers that have finished a step.
+  std::set<int> seen_workers_ DIVVY_GUARDED_BY(mu_);
   // The metrics of training steps since the last points in the event files.
   Metrics unrecorded_ DIVVY_GUARDED_BY(mu_);
   absl::Duration recorded_at_ DIVVY_GUARDED_BY(mu_);

@@ -201,8 +201,9 @@ void ParameterServerCore::AnswerSnapshot(SnapshotRun& run) {
     if (!run.error.ok())
       Answer(waiting, run.error);
     else
-      Answer(waiting, SnapshotReply{run.over, run.told_bytes,
-                                    run.over ? run.slices : std::vector<SavedSlice>()});
+      Answer(waiting,
+             SnapshotReply{run.over, run.told_bytes,
+                           run.over ? run.slices : std::vector<SavedSlice>(), run.total_bytes});
   }
   run.waiting.clear();
 }
@@ -241,6 +242,7 @@ absl::Status ParameterServerCore::BeginLoading(LoadRequest request) {
   auto run = std::make_shared<LoadRun>(std::move(request), std::move(create));
   if (const absl::Status begun = shards_.Begin(run->batch); !begun.ok()) return Refusal(begun);
   run->slices = SlicesOf(run->batch.fresh, options_.slice_bytes);
+  run->total_bytes = BytesOf(run->slices);
   state_ = PsState::kLoading;
   loading_ = run;
   ReadSlice(run);
@@ -316,7 +318,8 @@ void ParameterServerCore::AnswerLoading(LoadRun& run, const absl::Status& status
     if (!status.ok())
       Answer(waiting, status);
     else
-      Answer(waiting, LoadReply{state_ != PsState::kReady, run.told_bytes, shards_.layout_hash()});
+      Answer(waiting, LoadReply{state_ != PsState::kReady, run.told_bytes, shards_.layout_hash(),
+                                run.total_bytes});
   }
   run.waiting.clear();
 }

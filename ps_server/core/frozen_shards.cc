@@ -66,6 +66,12 @@ std::vector<ShardSlice> SlicesOf(const ShardTable& shards, int64_t slice_bytes) 
   return slices;
 }
 
+int64_t BytesOf(const std::vector<ShardSlice>& slices) {
+  int64_t bytes = 0;
+  for (const ShardSlice& slice : slices) bytes += slice.bytes();
+  return bytes;
+}
+
 FrozenShards::FrozenShards(const ShardTable& shards, int64_t slice_bytes)
     : slices_(SlicesOf(shards, slice_bytes)) {
   for (const auto& [key, shard] : shards) {

@@ -29,6 +29,9 @@ struct ShardSlice {
 // least one block). A shard without rows has one empty slice.
 std::vector<ShardSlice> SlicesOf(const ShardTable& shards, int64_t slice_bytes);
 
+// The sum over the slices.
+int64_t BytesOf(const std::vector<ShardSlice>& slices);
+
 // Copy-on-write by pages; a page is a run of rows within a block. Construction copies nothing. A
 // writer calls BeforeWrite before it changes rows, which copies their pages if they have not been
 // read yet. Read returns the copies, or the live bytes if there is no copy, and frees the copies.

@@ -1433,6 +1433,7 @@ TEST_F(CheckpointTest, HoldsWhatWasThereWhenItWasMarkedWhateverIsCommittedMeanwh
     ASSERT_TRUE(written->one().ok()) << written->one().status();
     EXPECT_TRUE(written->one()->done);
     EXPECT_EQ(written->one()->written_bytes, 7 * 16);
+    EXPECT_EQ(written->one()->total_bytes, 7 * 16);
     EXPECT_EQ(written->one()->slices.size(), 4u);
     EXPECT_TRUE(later->one().ok());
     EXPECT_EQ(Saved(kFirst, "v1"), std::vector<int64_t>(14, 1));
@@ -1640,6 +1641,8 @@ TEST_F(CheckpointTest, LoadsItsOwnRowsOfWhatOthersCutOtherwise) {
   const auto loaded = ps_->Done(SendLoad(kFirst, {middle}));
   ASSERT_TRUE(loaded->one().ok()) << loaded->one().status();
   EXPECT_FALSE(loaded->one()->loading);
+  EXPECT_EQ(loaded->one()->total_bytes, 3 * 16);
+  EXPECT_EQ(loaded->one()->loaded_bytes, loaded->one()->total_bytes);
   const ParameterServerSnapshot now = ps_->core->Inspect();
   EXPECT_EQ(now.state, PsState::kReady);
   EXPECT_EQ(now.lineage, ps_->epoch);

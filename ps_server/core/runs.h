@@ -65,7 +65,9 @@ struct ParameterServerCore::CreateRun {
 // one blocking task at a time uses the fields above `Under the core's lock`.
 struct ParameterServerCore::SnapshotRun {
   SnapshotRun(SnapshotRequest request, const ShardTable& shards, int64_t slice_bytes)
-      : request(std::move(request)), frozen(std::make_shared<FrozenShards>(shards, slice_bytes)) {}
+      : request(std::move(request)),
+        frozen(std::make_shared<FrozenShards>(shards, slice_bytes)),
+        total_bytes(BytesOf(frozen->slices())) {}
   // Writes the next slice. The last one completes the file.
   absl::Status WriteNext(CheckpointFiles& files);
   absl::Status Write(const ShardSlice& slice);
@@ -73,6 +75,7 @@ struct ParameterServerCore::SnapshotRun {
 
   const SnapshotRequest request;  // the request that began it
   std::shared_ptr<FrozenShards> frozen;
+  const int64_t total_bytes;  // of all slices
   // Null before the first slice, and after the file is complete.
   std::unique_ptr<CheckpointPart> part;
   size_t next = 0;
@@ -99,6 +102,7 @@ struct ParameterServerCore::LoadRun {
   const LoadRequest request;  // without its shards
   ShardBatch batch;
   std::vector<ShardSlice> slices;
+  int64_t total_bytes = 0;  // of all slices
   std::unique_ptr<CheckpointValues> values;
   // Of the table that is being read.
   std::unique_ptr<TableReader> table;

@@ -75,6 +75,8 @@ struct DataDifference {
   std::string operator()(const std::vector<HistogramBucket>& buckets) const {
     return BucketsDifference(buckets, wanted.at("left_right_count"));
   }
+  std::string operator()(const EventImages&) const { return (*this)(std::monostate()); }
+  std::string operator()(const EventHParams&) const { return (*this)(std::monostate()); }
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "base/file_system.h"
 #include "base/status_macros.h"
 #include "strategy/summary_writer.h"
+#include "tensor/tensor.h"
 
 namespace divvy {
 namespace {
@@ -30,7 +31,27 @@ absl::Status CutLastRecord(const std::string& directory) {
   return files.ReplaceFile(name, absl::string_view(bytes).substr(0, bytes.size() - 7));
 }
 
+// What the plugins besides "scalars" and "text" show.
+absl::Status WriteOthers(const std::string& directory) {
+  SummaryWriter summaries(absl::StrCat(directory, "/others"));
+  for (const int64_t step : {1, 2}) {
+    const float shift = static_cast<float>(step);
+    RETURN_IF_ERROR(summaries.Histogram(
+        "train", step, "weights/w", Tensor::Vector<float>({shift, shift + 0.5f, shift + 2}), 4));
+  }
+  RETURN_IF_ERROR(summaries.Histogram("train", 1, "same", Tensor::Vector<int64_t>({7, 7}), 3));
+  RETURN_IF_ERROR(summaries.Histogram("train", 1, "none", Tensor(), 3));
+  ASSIGN_OR_RETURN(const Tensor gray, Tensor::Copy<uint8_t>({2, 1, 2, 1}, {0, 255, 10, 20}));
+  RETURN_IF_ERROR(summaries.Image("train", 1, "gray", gray));
+  ASSIGN_OR_RETURN(const Tensor color, Tensor::Copy<float>({1, 2, 3}, {0, 0.5, 1, 1, 0, 0.25}));
+  RETURN_IF_ERROR(summaries.Image("train", 1, "color", color));
+  RETURN_IF_ERROR(summaries.Scalars("train", 5, {{"loss", 0.125}}));
+  RETURN_IF_ERROR(summaries.Scalars("worker/0", 5, {{"steps_per_second", 20}}));
+  return summaries.HParams("", 0, {{"adam", true}, {"rate", 0.5}, {"shape", "wide"}});
+}
+
 absl::Status WriteAll(const std::string& directory) {
+  RETURN_IF_ERROR(WriteOthers(directory));
   {
     SummaryWriter summaries(directory);
     RETURN_IF_ERROR(

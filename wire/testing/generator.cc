@@ -394,6 +394,12 @@ void Generator::Mend(WorkerAttachRequest& request) {
   for (size_t i = 0; i < request.view.size(); ++i) request.view[i].index = static_cast<int>(3 * i);
 }
 
+void Generator::Mend(GradientHistogram& gradient) {
+  ValueHistogram& values = gradient.values;
+  if (values.low > values.high) std::swap(values.low, values.high);
+  values.counts.resize(std::min(values.counts.size(), static_cast<size_t>(kHistogramBuckets)));
+}
+
 void Generator::Mend(Report& report) {
   const bool needs_error =
       report.outcome == StepOutcome::kFailed || report.outcome == StepOutcome::kSystem;

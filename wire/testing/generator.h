@@ -111,6 +111,7 @@ class Generator {
   void Mend(SyncReply::Load& load);
   void Mend(SyncRequest& request);
   void Mend(WorkerAttachRequest& request);
+  void Mend(GradientHistogram& gradient);
   void Mend(Report& report);
 
   template <typename T>

@@ -355,7 +355,7 @@ void WorkerCore::PlanLiveCommit() {
   LiveStep& live = *session_->live;
   auto work = std::make_shared<const CommitWork>(CommitWork{
       session_->layout, session_->links, live.record.writes, live.dispatch.ordinal.value_or(0),
-      live.dispatch.learning_rate_scale, options_.check_numerics});
+      live.dispatch.learning_rate_scale, options_.check_numerics, live.dispatch.want_gradients});
   if (PlanningBytes(*work->layout, work->writes) < options_.at_once_bytes) {
     live.plan = PlanCommit(*work);
     return BeginCommit();
@@ -485,7 +485,10 @@ void WorkerCore::ReportStep(std::optional<LiveStep>& ended, StepOutcome outcome,
   LiveStep step = *std::exchange(ended, std::nullopt);
   Report report{step.dispatch.step, step.dispatch.attempt, outcome, Nest(), std::move(error), {},
                 step.staleness,     std::move(step.ended)};
-  if (outcome == StepOutcome::kOk) report.value = *std::move(step.result);
+  if (outcome == StepOutcome::kOk) {
+    report.value = *std::move(step.result);
+    if (step.plan) report.gradients = std::move(step.plan->gradients);
+  }
   report.took = std::max(clock_.Elapsed() - step.began, absl::Nanoseconds(1));
   for (const auto& [ps, commit] : step.commits) {
     if (commit.answer && commit.answer->ok()) report.participants.push_back(ps);

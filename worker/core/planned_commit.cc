@@ -16,6 +16,8 @@ namespace {
 
 // Enough to keep several cores busy, and few enough to leave cores to the rest of the machine.
 constexpr size_t kLanes = 4;
+// The elements of each gradient that a histogram is made from.
+constexpr int64_t kSampledElements = 1 << 16;
 
 using Parts = std::map<int, std::vector<CommitPart>>;
 
@@ -63,6 +65,20 @@ absl::Status CheckParts(const CommitWork& work, const Parts& parts) {
   return absl::OkStatus();
 }
 
+// A step may stage several gradients of a variable. The first one stands for all of them.
+std::vector<GradientHistogram> GradientsOf(const CommitWork& work) {
+  std::vector<GradientHistogram> gradients;
+  std::set<absl::string_view> seen;
+  if (!work.want_gradients) return gradients;
+  for (const StagedWrite& write : work.writes) {
+    if (write.op != WriteOp::kGradient || !seen.insert(write.variable).second) continue;
+    if (gradients.size() == static_cast<size_t>(GradientHistogram::kMost)) break;
+    gradients.push_back(
+        {write.variable, HistogramOf(write.value, kHistogramBuckets, kSampledElements)});
+  }
+  return gradients;
+}
+
 // One plan, made by several threads.
 class Planning : public std::enable_shared_from_this<Planning> {
  public:
@@ -94,7 +110,7 @@ class Planning : public std::enable_shared_from_this<Planning> {
     return parts;
   }
   void Finish(absl::StatusOr<Parts> parts) {
-    done_({work_->layout->version(), work_->layout->hash(), std::move(parts)});
+    done_({work_->layout->version(), work_->layout->hash(), std::move(parts), GradientsOf(*work_)});
   }
 
   Executor& executor_;
@@ -118,7 +134,7 @@ PlannedCommit PlanCommit(const CommitWork& work) {
     RETURN_IF_ERROR(CheckParts(work, parts));
     return parts;
   };
-  return {work.layout->version(), work.layout->hash(), plan()};
+  return {work.layout->version(), work.layout->hash(), plan(), GradientsOf(work)};
 }
 
 void PlanCommitOn(Executor& executor, std::shared_ptr<const CommitWork> work,

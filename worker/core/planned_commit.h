@@ -30,6 +30,8 @@ struct CommitWork {
   // Check the sums of gradient rows with equal ids, too: finite rows may have a sum that is not
   // finite.
   bool check_numerics = false;
+  // Make histograms of the gradients.
+  bool want_gradients = false;
 };
 
 struct PlannedCommit {
@@ -39,6 +41,8 @@ struct PlannedCommit {
   // was deleted. InvalidArgument (marked as the user's): an invalid learning rate, a commit that is
   // too large, or a sum that is not finite. Internal: the session does not know a ps.
   absl::StatusOr<std::map<int, std::vector<CommitPart>>> parts;
+  // As Report::gradients. Empty if they are not wanted.
+  std::vector<GradientHistogram> gradients = {};
 
   bool IsFor(const Layout& layout) const {
     return layout_version == layout.version() && layout_hash == layout.hash();

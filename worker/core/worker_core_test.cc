@@ -1465,6 +1465,33 @@ TEST_F(WorkerCoreTest, StalenessIsTheNumberOfCommitsOfOthersBetweenReadAndWrite)
   EXPECT_EQ(OnlyReport().staleness, 3u);
 }
 
+TEST_F(WorkerCoreTest, AStepThatIsAskedForItsGradientsTellsThemInItsReport) {
+  runner_.Define("train", [](const StepCall&) {
+    return std::vector<Move>{Stage{Gradient("w", {-1, 0, 0.5, 1})}};
+  });
+  Attach();
+  divvy::Dispatch asked = Step(1, "train");
+  asked.want_gradients = true;
+  end_->Tell(asked);
+  Dispatch(2, "train");
+  divvy::Dispatch assigns = Step(3, "assign");
+  assigns.want_gradients = true;
+  end_->Tell(assigns);
+  Run();
+  const std::vector<Report> reports = Reports();
+  ASSERT_EQ(reports.size(), 3u);
+  ASSERT_EQ(reports[0].gradients.size(), 1u);
+  EXPECT_EQ(reports[0].gradients[0].variable, "w");
+  EXPECT_EQ(reports[0].gradients[0].values.low, -1);
+  EXPECT_EQ(reports[0].gradients[0].values.high, 1);
+  std::vector<uint64_t> counts(kHistogramBuckets);
+  counts.front() = counts.back() = counts[15] = counts[22] = 1;
+  EXPECT_EQ(reports[0].gradients[0].values.counts, counts);
+  EXPECT_TRUE(reports[1].gradients.empty()) << "it was not asked";
+  EXPECT_EQ(reports[2].outcome, StepOutcome::kOk);
+  EXPECT_TRUE(reports[2].gradients.empty()) << "it has none";
+}
+
 // ---- PLANNING -----------------------------------------------------------------------------------
 
 // A commit that is large, or counts as large: it is planned on a thread, which these tests hold.
@@ -1498,6 +1525,19 @@ TEST_F(PlanningTest, APingIsAnsweredWhileACommitIsPlanned) {
   EXPECT_EQ(OnlyReport().participants, std::vector<int>({0, 1}));
   EXPECT_EQ(ps_[1].commits()[0].parts[0].values.data_as<float>()[0], 4)
       << "rows 0 and 2 have the same id";
+}
+
+TEST_F(PlanningTest, AStepWhoseCommitIsPlannedOnThreadsTellsItsGradientsToo) {
+  divvy::Dispatch asked = Step(2, "learn");
+  asked.want_gradients = true;
+  executor_.ReleaseThreads();
+  end_->Tell(asked);
+  Run();
+  ASSERT_EQ(Reports().size(), 2u);
+  ASSERT_EQ(Reports()[1].gradients.size(), 1u);
+  // The rows as the step staged them, not their sums.
+  EXPECT_EQ(Reports()[1].gradients[0].values.low, 1);
+  EXPECT_EQ(Reports()[1].gradients[0].values.high, 3);
 }
 
 TEST_F(PlanningTest, ALayoutThatChangesMeanwhileWantsAnotherPlan) {
