@@ -37,7 +37,7 @@ def debian(path, name=None):
 
 def unpacked_environment(**more):
     """The environment in which a program of UNPACKED finds its libraries."""
-    return dict(os.environ, LD_LIBRARY_PATH=LIBRARIES + ":" + os.path.join(LIBRARIES, "pulseaudio"), **more)
+    return dict(os.environ, LD_LIBRARY_PATH=":".join([LIBRARIES] + [os.path.join(LIBRARIES, each) for each in ("pulseaudio", "slurm-wlm")]), **more)
 
 
 def binaries(*targets):

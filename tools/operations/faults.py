@@ -17,8 +17,6 @@ CHECKPOINT_EVERY_S = 2
 JOB = "digits"
 # What a busy machine may add: processes start late, and a page comes late.
 SLACK_S = 5
-# How long a job is watched after its alert, for others that follow.
-WATCHED_S = 3
 
 
 class Run:
@@ -51,6 +49,8 @@ class Fault:
     its ranges and thresholds."""
     name = alert = None
     reach_s = 0
+    # How long the job is watched after its alert, for others that follow.
+    watched_s = 3
     ps, workers = 2, 2
     flags = ()
     launch_flags = ()
@@ -85,6 +85,7 @@ class SlowWorker(Fault):
     name, alert = "a slow worker (SIGSTOP pulses)", "DivvyStraggler"
     reach_s = 600 / FASTER
     workers = 3
+    flags = ("--step_time=20ms", "--round=0s", "--steps_of_round=60")
 
     def plant(self, run):
         self._over = threading.Event()
@@ -106,8 +107,8 @@ class SlowWorker(Fault):
 class HotShard(Fault):
     name, alert = "a hot shard", "DivvyHotShard"
     reach_s = 300 / FASTER
-    ps = 3
-    flags = ("--hot", "--rows_of_step=4000", "--round=0s")
+    ps, workers = 3, 4
+    flags = ("--hot", "--rows_of_step=4000", "--round=0s", "--steps_of_round=100", "--pipeline_depth=2")
 
 
 class NearBudget(Fault):
@@ -141,8 +142,8 @@ class LostCoordinator(Fault):
 class FullDisk(Fault):
     name, alert = "a failing disk (a full tmpfs)", "DivvyDiskFailing"
     reach_s = 2 * CHECKPOINT_EVERY_S
-    # The last checkpoint would be tried for 10 minutes.
-    ends_well = False
+    # Until the job has owed a checkpoint for three intervals, and DivvyCheckpointOld would fire, too.
+    watched_s = 4 * CHECKPOINT_EVERY_S + waiting_time("DivvyCheckpointOld") + 2 * SCRAPE_S + 2
 
     def more_flags(self, folder):
         self._disk = os.path.join(folder, "disk")
@@ -250,7 +251,7 @@ def _try(fault, folder, bin_folder):
                 run.follow()
                 fault.meanwhile(run)
             seconds = prometheus.await_firing(fault.alert, fault.allowed_s, meanwhile)
-            time.sleep(WATCHED_S)
+            time.sleep(fault.watched_s)
         finally:
             fault.remove(run)
         others = (prometheus.fired() | before) - {fault.alert}

@@ -22,6 +22,8 @@ ABSL_FLAG(absl::Duration, round, absl::Milliseconds(100),
           "a round begins so long after the last one began, or when that has ended");
 ABSL_FLAG(int64_t, steps_of_round, 12, "steps of a round");
 ABSL_FLAG(int64_t, rows_of_step, 500, "rows that a step reads and changes");
+ABSL_FLAG(absl::Duration, step_time, absl::ZeroDuration(),
+          "a step waits so long, as for a GPU, before it changes its rows");
 ABSL_FLAG(bool, hot, false, "steps use the rows of the first shard alone");
 ABSL_FLAG(int64_t, grow_bytes, 0, "size of a variable that is created with each round");
 ABSL_FLAG(absl::Duration, input_wait, absl::ZeroDuration(),
@@ -60,6 +62,13 @@ Tensor RowsOf(int64_t number) {
   return Tensor::Vector<int64_t>(rows);
 }
 
+// Made once, so that the parameter servers have more to do than the workers.
+Tensor Ones(int64_t rows) {
+  static const Tensor& ones = *new Tensor(*Tensor::Copy<float>(
+      {rows, kWidth}, std::vector<float>(static_cast<size_t>(rows * kWidth), 1)));
+  return ones;
+}
+
 absl::Status Change(WorkerContext& worker, int64_t number) {
   while (Exists(absl::GetFlag(FLAGS_stuck_file))) pause();
   const int64_t n = absl::GetFlag(FLAGS_rows_of_step);
@@ -67,9 +76,8 @@ absl::Status Change(WorkerContext& worker, int64_t number) {
   ASSIGN_OR_RETURN(Variable table, worker.strategy().FindVariable(Table().name));
   ASSIGN_OR_RETURN(Variable added, worker.strategy().FindVariable(kAdded.name));
   RETURN_IF_ERROR(table.Rows(rows).status());
-  const std::vector<float> ones(static_cast<size_t>(n * kWidth), 1);
-  RETURN_IF_ERROR(table.ScatterRows(Variable::Scatter::kAdd,
-                                    {rows, *Tensor::Copy<float>({n, kWidth}, ones), kRows}));
+  Wait(absl::GetFlag(FLAGS_step_time));
+  RETURN_IF_ERROR(table.ScatterRows(Variable::Scatter::kAdd, {rows, Ones(n), kRows}));
   return added.AssignAdd(Tensor::Scalar<int64_t>(n));
 }
 const Step kChange("faulty/change", Change);
