@@ -198,6 +198,10 @@ CASES = [
     case("checkpoints fail", changed({chief("divvy_checkpoint_failures_total"): "0x55 2x100"}), ["60m"], "DivvyDiskFailing", CHIEF,
          "Job digits: a disk fails or is full: 2 checkpoints failed within 15 minutes. Make room; the coordinator's log names the path. "
          "`divvyctl doctor --checkpoint_dir=DIR` looks at the directory."),
+    case("checkpoints fail, and so there is none for long", changed({NEWEST: "_x9 600+0x170", chief("divvy_checkpoint_failures_total"): "0x19 1+1x160"}),
+         ["40m", "60m", "90m"], "DivvyDiskFailing", CHIEF, None),
+    case("the disk is well again, and there is no checkpoint yet", changed({
+        NEWEST: "_x9 600+0x170", chief("divvy_checkpoint_failures_total"): "0x19 1+1x20 21x140"}), ["60m"], "DivvyCheckpointOld", JOB, None),
     case("no disk fails: it did, an hour ago", changed({chief("divvy_checkpoint_failures_total"): "0x5 2x150"}), ["65m"]),
 
     case("parameter servers are lost again and again", changed({chief("divvy_recoveries_total", exported_job="ps"): "0x49 0+1x9 9x100"}), ["60m"],
