@@ -2,6 +2,7 @@
 import inspect
 import os
 import sys
+import threading
 import traceback
 
 from divvy import _coordinator, _divvy, _registry
@@ -54,6 +55,10 @@ def run(main, evaluate=None, *, argv=None, min_shard_bytes=None, placement="roun
     if _registry.is_running():
         raise RuntimeError("divvy.run was called before: a process runs one task of one job. "
                            "divvy.testing.cluster starts any number of clusters for tests")
+    if _divvy.in_step():
+        raise RuntimeError("a step cannot run a program: it is part of one")
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError("divvy.run takes signals, so call it on the main thread")
     _check_main(main, "main")
     if evaluate is not None:
         _check_main(evaluate, "evaluate")
