@@ -3,7 +3,6 @@ import inspect
 import os
 import sys
 import threading
-import traceback
 
 from divvy import _coordinator, _divvy, _registry
 
@@ -23,9 +22,7 @@ class _Main:
             self.raised = error
             if isinstance(error, SystemExit) and error.code in (None, 0):
                 return
-            if not isinstance(error, SystemExit):
-                traceback.print_exc()
-            raise
+            raise  # the task prints it, with its traceback, when it ends
 
 
 def _check_main(function, name):
