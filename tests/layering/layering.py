@@ -72,7 +72,7 @@ _FOLDERS = {
     "task": _TASK,
     **_ROLES,
     "program": _PROGRAM,
-    **{folder: _PROGRAM | {folder} for folder in ["examples", "bench", "tools"]},
+    **{folder: _PROGRAM | {folder} for folder in ["examples", "bench", "python", "tools"]},
     "tests": _PROGRAM | {"tests", "tools"},  # tests start processes by tools/launch
 }
 

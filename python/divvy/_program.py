@@ -1,0 +1,75 @@
+"""divvy.run: the entry of a program, in every process of its cluster."""
+import inspect
+import os
+import sys
+import threading
+
+from divvy import _coordinator, _divvy, _registry
+
+
+class _Main:
+    """Calls the program's function, and keeps what it raised."""
+
+    def __init__(self, function):
+        self.function = function
+        self.raised = None
+
+    def __call__(self, handle):
+        try:
+            _registry.create_declared()
+            self.function(_coordinator.Coordinator(handle))
+        except BaseException as error:  # pylint: disable=broad-except
+            self.raised = error
+            if isinstance(error, SystemExit) and error.code in (None, 0):
+                return
+            raise  # the task prints it, with its traceback, when it ends
+
+
+def _check_main(function, name):
+    if not callable(function):
+        raise TypeError("divvy.run: %s is a %s, wanted a function of the coordinator" %
+                        (name, type(function).__name__))
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        raise TypeError("divvy.run: %s must take one argument, the coordinator" % name) from None
+
+
+def run(main, evaluate=None, *, argv=None, min_shard_bytes=None, placement="round_robin"):
+    """Runs this process' task of the job; main(coordinator) runs on the coordinator alone.
+
+    TF_CONFIG says which task this process is. Without one the whole job runs in this process: the
+    coordinator, two parameter servers and a worker (--ps, --workers). All flags of Divvy are taken
+    from `argv` (None: sys.argv), and --help lists them. Variables that the modules declare are
+    created before main is called.
+
+    evaluate(coordinator): for the task "evaluator"; called for each checkpoint. min_shard_bytes,
+    placement: how variables are cut and placed ("round_robin" or "balanced").
+
+    Returns when the task has ended well, and otherwise raises SystemExit with its exit code. Call
+    it once, on the main thread, in every process.
+    """
+    if _registry.is_running():
+        raise RuntimeError("divvy.run was called before: a process runs one task of one job. "
+                           "divvy.testing.cluster starts any number of clusters for tests")
+    if _divvy.in_step():
+        raise RuntimeError("a step cannot run a program: it is part of one")
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError("divvy.run takes signals, so call it on the main thread")
+    _check_main(main, "main")
+    if evaluate is not None:
+        _check_main(evaluate, "evaluate")
+    words = list(sys.argv if argv is None else argv)
+    if not all(isinstance(word, str) for word in words):
+        raise TypeError("divvy.run: argv is a list of texts, with the program's name first")
+    _registry.begin_run()
+    body = _Main(main)
+    scorer = None if evaluate is None else _Main(evaluate)
+    sys.stdout.flush()
+    code = _divvy.run(body, scorer, words or ["divvy"], min_shard_bytes, placement,
+                      "TF_CONFIG" not in os.environ)
+    raised = body.raised or (scorer and scorer.raised)
+    if isinstance(raised, SystemExit):
+        raise raised
+    if code != 0:
+        raise SystemExit(code)

@@ -1,0 +1,159 @@
+"""Steps: the functions that workers run."""
+import functools
+import inspect
+import os
+import threading
+
+from divvy import _divvy, _functions, _metrics, _registry
+
+_lock = threading.Lock()
+_steps = {}
+# The process in which the steps run. A process that a step forks has no part in the job.
+_process = os.getpid()
+
+
+class Step:
+    """A registered step; @divvy.step makes it. Calling it calls the function, here and now."""
+
+    def __init__(self, function, name, read_only, parameters):
+        self.function = function
+        self.name = name
+        self.read_only = read_only
+        self._parameters = parameters
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args, **kwargs):
+        return self.function(*args, **kwargs)
+
+    def __repr__(self):
+        return "<divvy.step %s>" % self.name
+
+    def _bound(self, args, kwargs):
+        """(values, names) of all parameters. TypeError: as a call of the function."""
+        try:
+            bound = inspect.Signature(self._parameters).bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError("step %s: %s" % (self.name, error)) from None
+        bound.apply_defaults()
+        return list(bound.arguments.values()), list(bound.arguments)
+
+    def _call(self, values):
+        """Calls the function with the values of all its parameters, in order."""
+        positional, named = [], {}
+        for parameter, value in zip(self._parameters, values):
+            if parameter.kind == parameter.KEYWORD_ONLY:
+                named[parameter.name] = value
+            else:
+                positional.append(value)
+        return self.function(*positional, **named)
+
+
+def _parameters_of(function):
+    parameters = list(inspect.signature(function).parameters.values())
+    for parameter in parameters:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise TypeError("step %s takes *%s: a step has a fixed number of arguments" %
+                            (function.__qualname__, parameter.name))
+    return parameters
+
+
+def _text(parameters, read_only):
+    """What chief and workers compare."""
+    names = ["*, " + one.name if one.kind == one.KEYWORD_ONLY else one.name for one in parameters]
+    return "a %s of (%s)" % ("read-only step" if read_only else "step", ", ".join(names))
+
+
+def step(function=None, *, read_only=False):
+    """Registers a function as a step, under its qualified name. Use it at module level.
+
+        @divvy.step
+        def train(batch, rate=0.1): ...
+
+        @divvy.step(read_only=True)
+        def test(batch): ...
+
+    A STEP IS A TRANSACTION: what it writes to variables is applied exactly once if it returns, and
+    not at all if it raises. The function may run more than once and in another process, so let it
+    depend only on its arguments, its data, variables and divvy.step_seed(). Arguments and result
+    are nests of numbers, texts, NumPy arrays, dicts and lists. An iterator arrives as its next
+    element. A read-only step writes nothing and counts no step.
+
+    TypeError, which says why: a lambda, a closure, a method, a function inside a function, an
+    async or generator function, *args or **kwargs. ValueError: another step has the name.
+    """
+    if function is None:
+        return functools.partial(step, read_only=read_only)
+    name = _functions.check_named(function, "a step")
+    if inspect.isgeneratorfunction(function):
+        raise TypeError("step %s is a generator: return its result" % name)
+    parameters = _parameters_of(function)
+    made = Step(function, name, read_only, parameters)
+    with _lock:
+        _check_new(made, _text(parameters, read_only))
+        if name not in _steps:
+            _divvy.register_step(name, len(parameters), _text(parameters, read_only), read_only)
+        _steps[name] = made
+    return made
+
+
+def _check_new(made, text):
+    code = made.function.__code__
+    for other in _steps.values():
+        other_code = other.function.__code__
+        same_place = (other_code.co_filename, other_code.co_firstlineno) == (
+            code.co_filename, code.co_firstlineno)
+        if same_place and other.name != made.name:
+            raise ValueError(
+                "step %s (%s:%d) is already registered as %s: the file is loaded under two names, "
+                "so each step would exist twice. Import it by one name; let the program's own file "
+                "not be imported by other modules" %
+                (made.name, code.co_filename, code.co_firstlineno, other.name))
+    if _registry.is_running() and made.name not in _steps:
+        raise RuntimeError("step %s is registered after divvy.run began, so other processes do "
+                           "not know it: register it at module level" % made.name)
+    other = _steps.get(made.name)
+    if other is None:
+        return
+    # The cell of a notebook, or a module that is loaded again, replaces the function.
+    if _text(other._parameters, other.read_only) != text:
+        raise ValueError("another step has the name %s and other parameters: rename one of them, "
+                         "or start Python again" % made.name)
+    is_same = other.function.__code__.co_filename == code.co_filename
+    if not is_same:
+        raise ValueError("step %s is registered twice: in %s and %s" %
+                         (made.name, other.function.__code__.co_filename, code.co_filename))
+
+
+def call(name, values, in_loop):
+    """Runs a step on this thread. C++ calls it."""
+    if os.getpid() != _process:
+        raise RuntimeError("this process was forked by a step and takes no part in the job")
+    result = _steps[name]._call(values)
+    return _metrics.as_metrics(result, name) if in_loop else result
+
+
+def check(value):
+    """`value` as a Step. TypeError: it is none."""
+    if not isinstance(value, Step):
+        raise TypeError("%r is no step: decorate the function with @divvy.step" % (value,))
+    return value
+
+
+def step_number():
+    """The number of the step that this thread runs; the same on every attempt."""
+    return _divvy.step_number()
+
+
+def step_seed():
+    """A seed derived from the job and the step; the same on every attempt."""
+    return _divvy.step_seed()
+
+
+def worker_index():
+    """The index of the worker that runs this step."""
+    return _divvy.worker_index()
+
+
+def cancelled():
+    """Whether the result of this step is no longer needed. A long step asks, and returns soon."""
+    return _divvy.cancelled()

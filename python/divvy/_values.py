@@ -1,0 +1,110 @@
+"""Arrays: what C++ asks of NumPy, and values that are not arrays yet."""
+from typing import NamedTuple
+
+import numpy as np
+
+try:
+    from ml_dtypes import bfloat16 as _bfloat16
+except ImportError:
+    _bfloat16 = None
+
+# (type, function) pairs: the function makes an array of a value of that type.
+_converters = []
+
+
+class IndexedSlices(NamedTuple):
+    """Some rows of a larger array, as tf.IndexedSlices.
+
+    ids: int64 [n]. rows: [n, ...]. num_rows: the rows of the larger array.
+    """
+
+    ids: np.ndarray
+    rows: np.ndarray
+    num_rows: int
+
+    def _divvy_slices(self):
+        return (self.ids, self.rows, int(self.num_rows))
+
+
+def register_converter(kind, function):
+    """From now on function(value) makes an array of values of this type."""
+    _converters.append((kind, function))
+
+
+def bfloat16():
+    """NumPy's bfloat16, or None."""
+    return None if _bfloat16 is None else np.dtype(_bfloat16)
+
+
+def contiguous(array):
+    """A contiguous copy in the byte order of this machine."""
+    return np.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True)
+
+
+def as_array(value):
+    """An array of `value`, or None if it is nothing like one."""
+    if isinstance(value, np.ndarray):
+        return value
+    for kind, function in _converters:
+        if isinstance(value, kind):
+            return function(value)
+    if isinstance(value, np.generic):
+        return np.asarray(value)
+    if hasattr(value, "detach") and hasattr(value, "cpu"):  # a tensor of PyTorch
+        value = value.detach().cpu()
+        if str(value.dtype) == "torch.bfloat16":
+            import torch  # pylint: disable=import-outside-toplevel
+            if _bfloat16 is None:
+                return value.to(torch.float32).numpy()
+            return value.contiguous().view(torch.int16).numpy().view(_bfloat16)
+        return value.numpy()
+    if hasattr(value, "__dlpack__"):
+        try:
+            return np.from_dlpack(value)
+        except BufferError:  # it is read-only, which DLPack cannot say
+            if not hasattr(value, "__array__"):
+                raise
+    if hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
+        return np.asarray(value)
+    return None
+
+
+def array_of_numbers(value):
+    """The same, and a list of numbers becomes an array, too. For arguments that do not travel."""
+    if isinstance(value, (list, tuple)):
+        return np.asarray(value)
+    array = as_array(value)
+    return value if array is None else array
+
+
+def numbers_as(value, dtype, what):
+    """Python's numbers, or lists of them, as an array of this dtype."""
+    kind = np.dtype(_bfloat16 if dtype == "bfloat16" and _bfloat16 else
+                    "float32" if dtype == "bfloat16" else dtype)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise TypeError("%s is no array: %s" % (what, error)) from None
+    if array.dtype == object or array.dtype.kind in "USV":
+        raise TypeError("%s is a %s: wanted numbers or an array" % (what, type(value).__name__))
+    if array.size == 0:
+        return array.astype(kind)
+    if kind.kind in "iub" and array.dtype.kind == "f":
+        raise TypeError("%s has fractions, and the variable is %s" % (what, dtype))
+    converted = array.astype(kind)
+    if kind.kind in "iu" and not np.array_equal(converted, array):
+        raise TypeError("%s has a number that %s cannot hold" % (what, dtype))
+    return converted
+
+
+def dtype_name(value):
+    """The name of a dtype that is given as a text, or as anything that NumPy or PyTorch has."""
+    if isinstance(value, str) and value == "bfloat16":
+        return value
+    text = str(value)
+    if text.startswith("torch."):
+        return text[len("torch."):]
+    try:
+        return np.dtype(value).name
+    except TypeError:
+        raise TypeError("%r is no dtype" % (value,)) from None
