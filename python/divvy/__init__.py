@@ -47,6 +47,7 @@ from divvy._initializers import (
     EvictLeastUsed, EvictNever, EvictUnusedFor, GlorotNormal, GlorotUniform, HeNormal, HeUniform,
     Identity, LecunNormal, LecunUniform, Ones, Orthogonal, RandomNormal, RandomUniform,
     TruncatedNormal, Zeros)
+from divvy._load import load
 from divvy._metrics import Accuracy, Auc, Mean, Metric, Metrics, RecallAt, Rmse
 from divvy._optimizers import (
     Adagrad, Adam, CosineDecay, ExponentialDecay, Ftrl, GroupFtrl, InverseTimeDecay, Momentum,

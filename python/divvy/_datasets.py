@@ -10,6 +10,8 @@ from divvy import _divvy, _functions, _registry, _values
 
 # Arrays that main gives to divvy.tensors travel with the recipe. Larger ones belong to the module.
 _MOST_BYTES_THAT_TRAVEL = 1 << 20
+_DTYPES = ("string", "bool", "int8", "uint8", "int32", "int64", "float16", "bfloat16", "float32",
+           "float64")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +40,9 @@ class Column:
         fields = dataclasses.asdict(self)
         fields["shape"] = [int(dim) for dim in self.shape]
         fields["dtype"] = self.dtype if self.dtype == "string" else _values.dtype_name(self.dtype)
+        if fields["dtype"] not in _DTYPES:
+            raise TypeError("column %r has dtype %r: wanted one of %s" %
+                            (self.name, self.dtype, ", ".join(_DTYPES)))
         return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -200,6 +205,8 @@ def libsvm(files, below=0, labels="as_written"):
     below > 0: the number of rows of the ids' table; other ids are an error. labels: "as_written",
     "binary" (-1 becomes 0) or "one_two" (1 and 2 become 0 and 1).
     """
+    if labels not in ("as_written", "binary", "one_two"):
+        raise ValueError("labels is %r: wanted as_written, binary or one_two" % (labels,))
     return _source("libsvm", files=_files(files), below=int(below), labels=labels)
 
 

@@ -196,13 +196,21 @@ def _text_of(error):
     return "%s: %s" % (name, text) if text else name
 
 
+def _trace_of(error):
+    frames = _without_own_frames(error.__traceback__)
+    if isinstance(error, Error) and error.__cause__ is None and error.__context__ is None:
+        # Its text, which may have the traceback of a step, is said already.
+        lines = ["Raised at (most recent call last):\n"] + traceback.format_tb(frames)
+    else:
+        lines = traceback.format_exception(type(error), error, frames)
+    return "".join(lines).rstrip()
+
+
 def describe(error):
     """(code, text) of an exception, the text with its traceback. C++ calls it."""
     code = next((code for kinds, code in _CODES if isinstance(error, kinds)), _UNKNOWN)
     try:
-        lines = traceback.format_exception(
-            type(error), error, _without_own_frames(error.__traceback__))
-        trace = "".join(lines).rstrip()
+        trace = _trace_of(error)
     except Exception as second:  # pylint: disable=broad-except
         trace = "(no traceback: %s)" % type(second).__name__
     text = "%s\n%s" % (_shortened(_text_of(error)), _shortened(trace))

@@ -3,6 +3,7 @@ import numbers
 from typing import Dict
 
 from divvy import _divvy, _values
+from divvy._values import array_of_numbers
 
 Metric = _divvy.Metric
 
@@ -21,18 +22,18 @@ def Mean(values, count=None):
     With `count` the mean is values / count, where `values` is a sum that the step has counted.
     """
     if count is None:
-        return _divvy.mean_of(values)
+        return _divvy.mean_of(array_of_numbers(values))
     return _divvy.mean(float(values), float(count))
 
 
 def Auc(logits, labels):
     """The area under the ROC curve. logits, labels: [batch] or [batch, 1]; labels in [0, 1]."""
-    return _divvy.auc(logits, labels)
+    return _divvy.auc(array_of_numbers(logits), array_of_numbers(labels))
 
 
 def Rmse(predictions, labels):
     """The root of the mean squared error over all elements."""
-    return _divvy.rmse(predictions, labels)
+    return _divvy.rmse(array_of_numbers(predictions), array_of_numbers(labels))
 
 
 def Accuracy(logits, labels):
@@ -41,12 +42,12 @@ def Accuracy(logits, labels):
     logits [batch, classes] with class numbers [batch] or probabilities [batch, classes]; or both
     [batch] or [batch, 1], where a logit above 0 and a label above 0.5 mean yes.
     """
-    return _divvy.accuracy(logits, labels)
+    return _divvy.accuracy(array_of_numbers(logits), array_of_numbers(labels))
 
 
 def RecallAt(k, scores):
     """The recall at k. scores: [batch, candidates]; the right candidate of row i is i."""
-    return _divvy.recall_at(k, scores)
+    return _divvy.recall_at(k, array_of_numbers(scores))
 
 
 def as_metrics(result, step):

@@ -2,7 +2,7 @@
 import inspect
 import os
 import sys
-import traceback
+import threading
 
 from divvy import _coordinator, _divvy, _registry
 
@@ -22,9 +22,7 @@ class _Main:
             self.raised = error
             if isinstance(error, SystemExit) and error.code in (None, 0):
                 return
-            if not isinstance(error, SystemExit):
-                traceback.print_exc()
-            raise
+            raise  # the task prints it, with its traceback, when it ends
 
 
 def _check_main(function, name):
@@ -54,6 +52,10 @@ def run(main, evaluate=None, *, argv=None, min_shard_bytes=None, placement="roun
     if _registry.is_running():
         raise RuntimeError("divvy.run was called before: a process runs one task of one job. "
                            "divvy.testing.cluster starts any number of clusters for tests")
+    if _divvy.in_step():
+        raise RuntimeError("a step cannot run a program: it is part of one")
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError("divvy.run takes signals, so call it on the main thread")
     _check_main(main, "main")
     if evaluate is not None:
         _check_main(evaluate, "evaluate")

@@ -92,9 +92,14 @@ def begin_run():
 
 
 def begin_test():
-    """A cluster of divvy.testing begins."""
+    """A cluster of divvy.testing begins. RuntimeError: it may not."""
     global _testing
-    _testing += 1
+    if _divvy.in_step():
+        raise RuntimeError("a step cannot start a cluster, nor a program: it is part of one")
+    with _lock:
+        if _testing:
+            raise RuntimeError("another cluster runs in this process: leave it first")
+        _testing += 1
 
 
 def end_test():

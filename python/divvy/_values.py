@@ -43,6 +43,8 @@ def contiguous(array):
 
 def as_array(value):
     """An array of `value`, or None if it is nothing like one."""
+    if isinstance(value, np.ndarray):
+        return value
     for kind, function in _converters:
         if isinstance(value, kind):
             return function(value)
@@ -57,10 +59,22 @@ def as_array(value):
             return value.contiguous().view(torch.int16).numpy().view(_bfloat16)
         return value.numpy()
     if hasattr(value, "__dlpack__"):
-        return np.from_dlpack(value)
+        try:
+            return np.from_dlpack(value)
+        except BufferError:  # it is read-only, which DLPack cannot say
+            if not hasattr(value, "__array__"):
+                raise
     if hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
         return np.asarray(value)
     return None
+
+
+def array_of_numbers(value):
+    """The same, and a list of numbers becomes an array, too. For arguments that do not travel."""
+    if isinstance(value, (list, tuple)):
+        return np.asarray(value)
+    array = as_array(value)
+    return value if array is None else array
 
 
 def numbers_as(value, dtype, what):

@@ -1,5 +1,6 @@
 """Clusters in this process, for tests of steps."""
 import contextlib
+import os
 
 from divvy import _coordinator, _divvy, _registry
 
@@ -15,10 +16,11 @@ def cluster(ps=2, workers=1, *, seed=1, checkpoint_dir="", min_shard_bytes=None,
     Creates the variables that the modules have declared. Those that the body creates end with the
     cluster. One at a time; any number after each other. Reads no flags.
     """
-    started = _divvy.TestCluster(ps, workers, seed, str(checkpoint_dir), min_shard_bytes, placement)
-    handle = started.start()
+    started = _divvy.TestCluster(ps, workers, seed, os.fspath(checkpoint_dir), min_shard_bytes,
+                                 placement)
     _registry.begin_test()
     try:
+        handle = started.start()
         _registry.create_declared()
         yield _coordinator.Coordinator(handle)
     finally:

@@ -4,6 +4,7 @@
 #include "python/native/coordinator.h"
 #include "python/native/datasets.h"
 #include "python/native/errors.h"
+#include "python/native/load.h"
 #include "python/native/metrics.h"
 #include "python/native/options.h"
 #include "python/native/program.h"
@@ -25,6 +26,7 @@ PYBIND11_MODULE(_divvy, module) {
   DefineDatasets(module);
   DefineCoordinator(module);
   DefineProgram(module);
+  DefineLoad(module);
 }
 
 }  // namespace divvy::python

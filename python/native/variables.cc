@@ -36,11 +36,21 @@ void CheckNoTable(const VariableSpec& spec, const char* call) {
         absl::StrCat(Quoted(spec), " is a table, which has no ", call, " as a whole")));
 }
 
+// NumPy alone has no bfloat16, and reads such a variable as float32.
+Tensor AsBFloat16(const Tensor& floats) {
+  Tensor rounded = ValueOf(Tensor::Uninitialized(DType::kBFloat16, floats.shape()));
+  const float* const from = floats.data_as<float>();
+  auto* const to = rounded.fresh_data<BFloat16>();
+  for (int64_t i = 0; i < floats.shape().num_elements(); ++i) to[i] = BFloat16::FromFloat(from[i]);
+  return rounded;
+}
+
 // A value for `spec`, with the dtype of the variable and, if `shape` is given, of this shape.
 Tensor ValueFor(const VariableSpec& spec, const py::object& given, const char* call,
                 const std::optional<Shape>& shape, Passing passing) {
   const std::string what = absl::StrCat(Quoted(spec), ".", call, ": the value");
   Tensor value = TensorOf(given, spec.dtype, what, passing);
+  if (spec.dtype == DType::kBFloat16 && value.dtype() == DType::kFloat32) value = AsBFloat16(value);
   if (value.dtype() != spec.dtype) {
     throw py::type_error(absl::StrCat(what, " is ", DTypeName(value.dtype()),
                                       ", and the variable is ", DTypeName(spec.dtype),

@@ -1,0 +1,229 @@
+"""divvy.run in one process: flags, exit codes, signals, and what it refuses."""
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import programs
+
+COUNTER = """
+    total = divvy.Variable("total", (), dtype="int64")
+
+    @divvy.step
+    def add(n):
+        total.assign_add(n)
+
+    def main(c):
+        for i in range(100):
+            c.schedule(add, i)
+        c.join()
+        print("total", int(total.read()), "steps", c.step)
+
+    if __name__ == "__main__":
+        divvy.run(main)
+        print("after")
+"""
+
+
+def test_a_program_runs_in_one_process(tmp_path):
+    done = programs.run(programs.write(tmp_path, COUNTER))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "total 4950 steps 100\nafter\n"
+    assert "chief, 2 ps, 1 workers in this process" in done.stderr
+
+
+def test_all_flags_are_taken(tmp_path):
+    path = programs.write(tmp_path, COUNTER)
+    assert "--checkpoint_every" in programs.run(path, "--help").stdout
+    done = programs.run(path, "--ps=3", "--workers=2")
+    assert "chief, 3 ps, 2 workers" in done.stderr and done.returncode == 0
+    bad = programs.run(path, "--nonsense=1")
+    assert bad.returncode != 0 and "nonsense" in bad.stderr and bad.stdout == ""
+    bad = programs.run(path, "--ps=0")
+    assert bad.returncode != 0 and "ps" in bad.stderr and "Traceback" not in bad.stderr
+
+
+def test_two_replicas_of_a_worker_are_refused(tmp_path):
+    done = programs.run(programs.write(tmp_path, COUNTER), "--replicas_per_worker=2")
+    assert done.returncode != 0
+    assert "a worker of a Python program has one" in done.stderr
+
+
+ENDS = """
+    import sys
+
+    @divvy.step
+    def fails():
+        raise ValueError("the step is bad")
+
+    def main(c):
+        how = sys.argv[1] if len(sys.argv) > 1 else HOW
+        if how == "raise":
+            raise RuntimeError("main is bad")
+        if how == "step":
+            c.schedule(fails)
+            c.join()
+        if how == "load":
+            divvy.load("/nowhere/x")
+        if how.startswith("exit"):
+            sys.exit(int(how[4:]) if how[4:] else None)
+        if how == "run":
+            divvy.run(main)
+
+    HOW = %r
+    divvy.run(main)
+"""
+
+
+@pytest.mark.parametrize("how, code, words", [
+    ("ok", 0, ""), ("raise", 1, "RuntimeError: main is bad"),
+    ("step", 1, "ValueError: the step is bad"), ("load", 66, "/nowhere/x"), ("exit3", 3, ""),
+    ("exit", 0, ""), ("exit0", 0, ""), ("run", 1, "divvy.run was called before"),
+])
+def test_how_main_ends_is_the_exit_code(tmp_path, how, code, words):
+    done = programs.run(programs.write(tmp_path, ENDS % how))
+    assert done.returncode == code, done.stderr
+    assert words in done.stderr
+    assert done.stderr.count("Traceback (most recent call last)") <= 1
+
+
+@pytest.mark.parametrize("code, words", [
+    ("divvy.run(3)", "main is a int"),
+    ("divvy.run(lambda: None)", "must take one argument"),
+    ("divvy.run(print, argv=[1])", "argv is a list of texts"),
+    ("divvy.run(print, placement='best')", "placement"),
+    ("divvy.run(print, min_shard_bytes=0)", "min_shard_bytes"),
+    ("import threading\nt = threading.Thread(target=divvy.run, args=(print,))\n"
+     "t.start(); t.join(); raise SystemExit(1)", "on the main thread"),
+    ("divvy.Variable('w', (1,)); divvy.Variable('w', (2,))", "declared twice"),
+    ("divvy.run(lambda c: divvy.tensors(np.zeros(1 << 20)))", "make the dataset at module level"),
+    ("divvy.run(lambda c: divvy.records([1, 2]))", "module level"),
+    ("def main(c):\n    @divvy.step\n    def late(): pass\ndivvy.run(main)", "defined inside"),
+])
+def test_bad_input_is_one_clear_error(tmp_path, code, words):
+    done = programs.run(programs.write(tmp_path, "") if not code else
+                        _plain(tmp_path, code))
+    assert done.returncode != 0
+    assert words in done.stderr, done.stderr
+
+
+def _plain(tmp_path, code):
+    path = tmp_path / "plain.py"
+    path.write_text("import divvy\nimport numpy as np\n" + code + "\n")
+    return str(path)
+
+
+OBSERVED = """
+    data = divvy.tensors({"i": np.arange(100)})
+
+    @divvy.step
+    def note(batch):
+        return {"i": batch["i"]}
+
+    def stop(recent):
+        return "i" not in recent
+
+    def main(c):
+        metrics = c.run_epoch(note, data.repeat().batch(1), observer=stop)
+        print("stopped", c.epoch, c.step > 0, metrics.counts["i"] == c.step)
+        small = divvy.tensors({"i": np.arange(6)})  # travels with the recipe
+        print(c.run_epoch(note, small.batch(4)))
+
+    divvy.run(main)
+"""
+
+
+def test_an_observer_ends_a_loop_early(tmp_path):
+    done = programs.run(programs.write(tmp_path, OBSERVED), "--report_every=50ms")
+    assert done.stdout == "stopped 0 True True\n{'i': 2.5}\n", done.stderr
+
+
+WAITS = """
+    import signal, sys, time
+
+    @divvy.step
+    def one():
+        pass
+
+    def main(c):
+        print("ready", flush=True)
+        try:
+            while True:
+                c.schedule(one)
+                c.join()
+        except divvy.CancelledError as error:
+            print("cancelled", flush=True)
+            raise
+
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        divvy.run(main)
+    except SystemExit as error:
+        signal.raise_signal(signal.SIGURG)
+        print("code", error.code, signal.getsignal(signal.SIGINT) is before)
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            print("Python's handler is back")
+        raise
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_drains_the_job_as_in_cpp(tmp_path, number):
+    process = subprocess.Popen([sys.executable, programs.write(tmp_path, WAITS)],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    programs.wait_for_line(process.stdout, "ready")
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, err
+    assert out == "cancelled\ncode %d True\nPython's handler is back\n" % (128 + number)
+
+
+def test_without_numpy_there_is_one_clear_error(tmp_path):
+    (tmp_path / "numpy.py").write_text("raise ImportError('No module named numpy')\n")
+    path = _plain(tmp_path, "")
+    done = programs.run(path, env={"PYTHONPATH": "%s:%s" % (tmp_path, os.environ["PYTHONPATH"])})
+    assert done.returncode == 1
+    assert "ImportError: divvy needs NumPy: apt-get install python3-numpy" in done.stderr
+
+
+EVALUATED = """
+    w = divvy.Variable("w", (2,))
+
+    @divvy.step
+    def add():
+        w.assign_add(np.ones(2, np.float32))
+
+    def main(c):
+        c.restore_latest()
+        for _ in range(4):
+            c.schedule(add)
+        c.join()
+
+    def evaluate(c):
+        print("checkpoint", c.step, w.read().tolist())
+        c.report("scores", c.step, {"w": float(w.read()[0])})
+
+    divvy.run(main, evaluate)
+"""
+
+
+def test_an_evaluator_scores_checkpoints(tmp_path):
+    path = programs.write(tmp_path, EVALUATED)
+    flags = ["--checkpoint_dir=%s" % (tmp_path / "checkpoints")]
+    assert programs.run(path, *flags).returncode == 0
+    done = programs.run(path, *flags, env={"TF_CONFIG": (
+        '{"cluster": {"chief": ["localhost:1"], "ps": ["localhost:2"], "worker": ["localhost:3"]},'
+        ' "task": {"type": "evaluator", "index": 0}}')})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "checkpoint 4 [4.0, 4.0]\n"
+
+
+def test_help_reads_well():
+    done = subprocess.run([sys.executable, "-c", "import divvy; help(divvy)"],
+                          capture_output=True, text=True, check=True)
+    assert "training on parameter servers" in done.stdout
+    assert "A STEP IS A TRANSACTION" in done.stdout
