@@ -98,7 +98,7 @@ class TlsCluster:
             replace(self.certs)
 
     def __enter__(self):
-        addresses = dict(zip(self._names, _free_addresses(len(self._names))))
+        addresses = dict(zip(self._names, free_addresses(len(self._names))))
         cluster = {}
         for name, address in addresses.items():
             cluster.setdefault(name.split("-")[0], []).append(address)
@@ -162,7 +162,7 @@ def _signal(pid, number):
         pass
 
 
-def _free_addresses(count):
+def free_addresses(count):
     """Loopback's, which nobody else was given meanwhile."""
     sockets = [socket.socket() for _ in range(count)]
     try:
