@@ -99,15 +99,13 @@ def main(checks):
             raise common.Skipped("no container engine")
         _again_with_an_engine(checks)
         return
-    prometheus = common.debian("usr/bin/prometheus")
-    assert prometheus
+    common.debian("usr/bin/prometheus")
     bin_folder = common.binaries("//tools:divvyctl")
     tags = ["divvy-digits:operations%d" % os.getpid(), "divvy-prometheus:operations%d" % os.getpid()]
-    program = os.environ.get("DIVVY_STATIC_DIGITS", "//examples:digits")
     with common.scratch() as folder:
         os.chmod(folder, 0o755)
         try:
-            _run("deploy/container/build", tags[0], program, "examples/data/digits.csv.gz", cwd=common.ROOT)
+            _run("deploy/container/build", tags[0], "//examples:digits", "examples/data/digits.csv.gz", cwd=common.ROOT)
             _run("deploy/prometheus/build", tags[1], cwd=common.ROOT)
             _write_files(folder, bin_folder, tags)
             with Project(folder) as project:
