@@ -177,6 +177,8 @@ class Kills(Fault):
     def plant(self, run):
         for kill in range(self._KILLS):
             before = self._recoveries(run)
+            if self.alert in run.prometheus.firing():
+                raise RuntimeError("the alert fires after %d kills, and the rule allows 3" % kill)
             run.cluster.signal("ps", kill % 2, signal.SIGKILL)
             if kill + 1 < self._KILLS and not common.await_true(lambda: self._recoveries(run) > before, 30):
                 raise RuntimeError("no recovery:\n" + common.tail(run.cluster.log))
