@@ -36,7 +36,8 @@ class LaunchedCluster(common.Process):
         self._roles = {"chief": 1, "ps": ps, "worker": workers}
         super().__init__([os.path.join(bin_folder, "tools/divvyctl"), "launch", "--ps=%d" % ps, "--workers=%d" % workers,
                           *launch_flags, "--", os.path.join(bin_folder, program), "--http_address=127.0.0.1:0", *flags],
-                         os.path.join(folder, "launch.log"))
+                         # There it leaves what a job that has not ended could go on from.
+                         os.path.join(folder, "launch.log"), env=dict(os.environ, TMPDIR=folder))
 
     def __exit__(self, *_):
         # A task that was stopped (SIGSTOP) could not end.
