@@ -16,6 +16,7 @@
 #include "base/guarded.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "base/service_manager.h"
 #include "base/status_macros.h"
 #include "base/terminal.h"
 #include "base/termination.h"
@@ -120,6 +121,12 @@ void TellEvaluator(const EmbeddedSetup& setup, std::optional<int> exit_code) {
   if (!directory.empty()) TellEvaluator(FileSystem::Real(), directory, exit_code);
 }
 
+// Tells the service manager that the process has started. Tasks with a server do so themselves.
+void TellStarted(const std::string& what) {
+  const absl::Status told = TellServiceManager(absl::StrCat("READY=1\nSTATUS=", what));
+  if (!told.ok()) DIVVY_LOG(WARNING) << "cannot tell the service manager: " << told.message();
+}
+
 int RunEmbedded(const RegisteredProgram& program) {
   if (const absl::Status made = MakeTensorboardDir(); !made.ok()) return RefuseToStart(made);
   const EmbeddedSetup setup = EmbeddedSetupFromFlags(program.options);
@@ -129,6 +136,7 @@ int RunEmbedded(const RegisteredProgram& program) {
   WriteStandardError(absl::StrCat("embedded cluster: chief, ", setup.options.num_ps, " ps, ",
                                   setup.options.num_workers,
                                   " workers in this process (no network, no TLS)\n"));
+  TellStarted("trains in this process");
   TellEvaluator(setup, std::nullopt);
   SignalWatch signals(termination, [&cluster] { (*cluster)->Drain(); });
   BlockingCoordinator& coordinator = (*cluster)->coordinator();
@@ -219,6 +227,7 @@ int RunEvaluator(const RegisteredProgram& program) {
   if (!evaluator.ok()) return RefuseToStart(evaluator.status());
   termination.OnStatusAsked([&evaluator] { return (*evaluator)->StatusText(); });
   const EndAtSignal signals(termination, **evaluator);
+  TellStarted("scores checkpoints");
   const absl::Status result =
       internal::Guarded<absl::Status>("Evaluate", [&] { return program.evaluate(**evaluator); });
   (*evaluator)->Flush();

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "base/service_manager.h"
 #include "base/status_macros.h"
 #include "cluster/task_address.h"
 
@@ -152,6 +153,17 @@ TaskServer::TaskServer(const TaskOptions& options, TaskFace face)
   if (face.executor == nullptr) return;
   sampler_ = std::make_shared<Sampler>(*face.executor, std::move(face.status), history_);
   sampler_->Start();
+}
+
+// The service manager is not asked to watch over the process (WATCHDOG=1). It would kill a
+// parameter server that is stopped or swapped out, and with it values that are still there when it
+// wakes.
+void TaskServer::TellServiceManager(bool serving) {
+  if (is_told_serving_.exchange(serving) == serving) return;
+  const absl::Status told = divvy::TellServiceManager(
+      serving ? absl::StrCat("READY=1\nSTATUS=serves at ", address_)
+              : std::string("STOPPING=1\nSTATUS=finishes its work and ends"));
+  if (!told.ok()) DIVVY_LOG(WARNING) << "cannot tell the service manager: " << told.message();
 }
 
 absl::StatusOr<std::unique_ptr<TaskServer>> TaskServer::Start(const TaskOptions& options,

@@ -3,6 +3,7 @@
 #ifndef DIVVY_TASK_TASK_SERVER_H_
 #define DIVVY_TASK_TASK_SERVER_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -104,13 +105,17 @@ class TaskServer {
   int http_port() const { return http_ == nullptr ? 0 : http_->port(); }
   // The status of the task in one line, for the log.
   std::string StatusText() const { return admin_.StatusText(); }
-  // See Server::SetServing and Server::Shutdown; Shutdown blocks.
+  // See Server::SetServing and Server::Shutdown; Shutdown blocks. Both also tell the service
+  // manager (base/service_manager.h), which may block for a second: READY=1 when the task begins to
+  // serve, STOPPING=1 when it stops.
   void SetServing(bool serving) {
     server_->SetServing(serving);
     pages_.SetServing(serving);
+    TellServiceManager(serving);
   }
   // The pages are closed first, so that nobody asks for the status of a task that is taken down.
   void Shutdown(absl::Duration grace) {
+    TellServiceManager(false);
     pages_.SetServing(false);
     sampler_.reset();
     http_.reset();
@@ -119,6 +124,7 @@ class TaskServer {
 
  private:
   TaskServer(const TaskOptions& options, TaskFace face);
+  void TellServiceManager(bool serving);
 
   // Takes the samples of the history, as long as it exists.
   class Sampler;
@@ -127,6 +133,7 @@ class TaskServer {
   AdminService admin_;
   TaskPages pages_;
   std::string address_;
+  std::atomic<bool> is_told_serving_{false};  // what the service manager has been told
   std::unique_ptr<Server> server_;
   std::unique_ptr<HttpServer> http_;  // null: no pages are served
   std::shared_ptr<Sampler> sampler_;  // null: no samples are taken

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/remove_tree.h"
 #include "base/testing/captured_log.h"
+#include "base/testing/notify_socket.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/divvy.grpc.pb.h"
@@ -138,6 +139,21 @@ TEST(TaskServerTest, ATaskAnswersProbesOfItselfAndOfItsService) {
   (*server)->SetServing(true);
   for (const char* service : {"", "divvy.v1.ParameterServer"})
     EXPECT_EQ(HealthOf(port, service), Health::SERVING) << service;
+}
+
+TEST(TaskServerTest, TheServiceManagerIsToldWhenItServesAndWhenItStops) {
+  NotifySocket manager;
+  TaskOptions options;
+  options.role = Role::kPs;
+  auto server = TaskServer::Start(options, {}, nullptr, {[] { return v1::TaskStatus(); }});
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_EQ(manager.Received(), "") << "it listens, and does not serve yet";
+  (*server)->SetServing(true);
+  EXPECT_EQ(manager.Received(), absl::StrCat("READY=1\nSTATUS=serves at ", (*server)->address()));
+  (*server)->SetServing(false);
+  EXPECT_THAT(manager.Received(), testing::StartsWith("STOPPING=1\nSTATUS="));
+  (*server)->Shutdown(absl::ZeroDuration());
+  EXPECT_EQ(manager.Received(), "") << "told before";
 }
 
 TEST(TaskServerTest, ItsPagesAreOnLoopbackOrNeedACertificate) {

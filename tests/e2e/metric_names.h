@@ -62,7 +62,6 @@ inline constexpr ServedMetric kServedMetrics[] = {
     {"divvy_redo_log_bytes", "gauge", "chief", MetricMoves::kUnderFaults, "each step, each checkpoint"},
     {"divvy_redo_log_limit_bytes", "gauge", "chief", MetricMoves::kNever, ""},
     {"divvy_store_commit_seconds", "histogram", "chief", MetricMoves::kUnderFaults, "each checkpoint"},
-    {"divvy_store_failures_total", "counter", "chief", MetricMoves::kElsewhere, "MeasuredStoreTest.AWriteThatFailsCounts"},
     // Parameter servers.
     {"divvy_shards", "gauge", "ps", MetricMoves::kUnderFaults, "a ps that is killed loads them again"},
     {"divvy_shards_bytes", "gauge", "ps", MetricMoves::kUnderFaults, "a ps that is killed loads them again"},

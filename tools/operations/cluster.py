@@ -36,7 +36,8 @@ class LaunchedCluster(common.Process):
         self._roles = {"chief": 1, "ps": ps, "worker": workers}
         super().__init__([os.path.join(bin_folder, "tools/divvyctl"), "launch", "--ps=%d" % ps, "--workers=%d" % workers,
                           *launch_flags, "--", os.path.join(bin_folder, program), "--http_address=127.0.0.1:0", *flags],
-                         os.path.join(folder, "launch.log"))
+                         # There it leaves what a job that has not ended could go on from.
+                         os.path.join(folder, "launch.log"), env=dict(os.environ, TMPDIR=folder))
 
     def __exit__(self, *_):
         # A task that was stopped (SIGSTOP) could not end.
@@ -98,7 +99,7 @@ class TlsCluster:
             replace(self.certs)
 
     def __enter__(self):
-        addresses = dict(zip(self._names, _free_addresses(len(self._names))))
+        addresses = dict(zip(self._names, free_addresses(len(self._names))))
         cluster = {}
         for name, address in addresses.items():
             cluster.setdefault(name.split("-")[0], []).append(address)
@@ -162,7 +163,7 @@ def _signal(pid, number):
         pass
 
 
-def _free_addresses(count):
+def free_addresses(count):
     """Loopback's, which nobody else was given meanwhile."""
     sockets = [socket.socket() for _ in range(count)]
     try:

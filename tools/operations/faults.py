@@ -74,7 +74,10 @@ class Fault:
         """Called again and again until the alert fires."""
 
     def remove(self, run):
-        """Called at the end, also after an error."""
+        """Takes back what `plant` did."""
+
+    def clean_up(self):
+        """Called when the cluster has ended, or could not start."""
 
     @property
     def allowed_s(self):
@@ -145,13 +148,16 @@ class FullDisk(Fault):
     # Until the job has owed a checkpoint for three intervals, and DivvyCheckpointOld would fire, too.
     watched_s = 4 * CHECKPOINT_EVERY_S + waiting_time("DivvyCheckpointOld") + 2 * SCRAPE_S + 2
 
+    _disk = None
+
     def more_flags(self, folder):
-        self._disk = os.path.join(folder, "disk")
-        os.mkdir(self._disk)
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "divvy-operations", self._disk],
+        disk = os.path.join(folder, "disk")
+        os.mkdir(disk)
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "divvy-operations", disk],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, check=False)
         if done.returncode != 0:
             raise common.Skipped("no tmpfs can be mounted: " + done.stdout.strip())
+        self._disk = disk
         return ["--checkpoint_dir=" + self._disk]
 
     def plant(self, run):
@@ -163,8 +169,9 @@ class FullDisk(Fault):
             except OSError:
                 pass
 
-    def remove(self, run):
-        subprocess.run(["umount", "--lazy", self._disk], check=False)
+    def clean_up(self):
+        if self._disk:
+            subprocess.run(["umount", self._disk], check=False)
 
 
 class Kills(Fault):
@@ -177,6 +184,8 @@ class Kills(Fault):
     def plant(self, run):
         for kill in range(self._KILLS):
             before = self._recoveries(run)
+            if self.alert in run.prometheus.firing():
+                raise RuntimeError("the alert fires after %d kills, and the rule allows 3" % kill)
             run.cluster.signal("ps", kill % 2, signal.SIGKILL)
             if kill + 1 < self._KILLS and not common.await_true(lambda: self._recoveries(run) > before, 30):
                 raise RuntimeError("no recovery:\n" + common.tail(run.cluster.log))
@@ -210,7 +219,8 @@ class HangingDisk(Fault):
         pid = run.cluster.tasks()[("ps", 0)].pid
         log = os.path.join(run.folder, "strace.log")
         self._strace = common.Process([common.debian("usr/bin/strace"), "-f", "-q", "-e", "trace=fsync,fdatasync",
-                                       "-e", "inject=fsync,fdatasync:delay_enter=1000000000", "-o", os.devnull, "-p", str(pid)], log)
+                                       "-e", "inject=fsync,fdatasync:delay_enter=1000000000", "-o", os.devnull, "-p", str(pid)], log,
+                                      env=common.unpacked_environment())
         common.await_true(lambda: "TracerPid:\t0" not in common.read("/proc/%d/status" % pid) or self._strace.child.poll() is not None, 10)
         if self._strace.child.poll() is not None:
             raise common.Skipped("strace cannot trace: " + common.tail(log))
@@ -295,6 +305,8 @@ def main(checks, only=None):
             except (RuntimeError, OSError, subprocess.SubprocessError) as error:
                 checks.record(fault.name, False, str(error))
                 continue
+            finally:
+                fault.clean_up()
         rows.append(result.row())
         took = "never" if result.seconds is None else "after %.1f s" % result.seconds
         checks.record("%s: %s %s of %.1f" % (fault.name, fault.alert, took, fault.allowed_s),

@@ -71,7 +71,7 @@ std::string Unit(const Job& job, const RolePlan& role) {
       "[Unit]\nDescription=Divvy job ", job.name, ": ", role.name(), " ", IndexOf(role),
       "\nAfter=network-online.target\nWants=network-online.target\n",
       "StartLimitIntervalSec=", kIntervalSeconds, "\nStartLimitBurst=", kBurst,
-      "\n\n[Service]\nType=exec\nUser=divvy\nGroup=divvy\nEnvironmentFile=", Folder(job), "/",
+      "\n\n[Service]\nType=notify\nUser=divvy\nGroup=divvy\nEnvironmentFile=", Folder(job), "/",
       role.name(), "-", IndexOf(role), ".env\n", CredentialsOf(job, role),
       "ExecStart=", CommandLine(job, role), "\n", RestartRules(), "TimeoutStopSec=", kGraceSeconds,
       "\nMemoryMax=", role.memory_bytes, "\nLimitNOFILE=65536\n", DirectoriesOf(job, role),

@@ -78,8 +78,8 @@ TEST(SystemdFilesTest, ACodeThatIsPermanentIsNotTriedAgain) {
                                              absl::StrJoin(PermanentCodes(), " "), "\n")));
     EXPECT_THAT(text, HasSubstr("\nSuccessExitStatus=130 143\n")) << "it has drained";
     EXPECT_THAT(text, HasSubstr("\nTimeoutStopSec=60\n"));
-    // The binaries do not tell systemd when they serve.
-    EXPECT_THAT(text, HasSubstr("\nType=exec\n"));
+    // A task tells systemd when it serves (task/task_server.h).
+    EXPECT_THAT(text, HasSubstr("\nType=notify\n"));
   }
 }
 
