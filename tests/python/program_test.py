@@ -261,6 +261,27 @@ def test_an_evaluator_scores_checkpoints(tmp_path):
     assert done.stdout == "checkpoint 4 [4.0, 4.0]\n"
 
 
+LEAVES = """
+    import time
+
+    @divvy.step
+    def busy():
+        for _ in range(1000000):
+            if divvy.cancelled():
+                break
+
+    cluster = divvy.testing.cluster(workers=2)
+    c = cluster.__enter__()
+    values = [c.schedule(busy) for _ in range(50)]
+    print("left", flush=True)
+"""
+
+
+def test_python_ends_although_a_cluster_runs(tmp_path):
+    done = programs.run(programs.write(tmp_path, LEAVES))
+    assert (done.returncode, done.stdout) == (0, "left\n"), done.stderr
+
+
 def test_help_reads_well():
     done = subprocess.run([sys.executable, "-c", "import divvy; help(divvy)"],
                           capture_output=True, text=True, check=True)
