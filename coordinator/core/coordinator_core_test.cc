@@ -1589,6 +1589,23 @@ TEST_F(RegisterTest, AWorkerOfAnotherProgramIsRefusedWithEachDifference) {
       << "the worker does not describe its program";
 }
 
+TEST_F(RegisterTest, WhatAProgramComparesBesideItsStepsIsNamedAsItIs) {
+  CoordinatorOptions options;
+  options.program = ProgramOf({{"train", "a step of (batch)"},
+                               {"divvy:Python program", "divvy"},
+                               {"divvy:variable v", "float32 (2,)"},
+                               {"divvy:variable w", "float32 (2,)"}});
+  Start(1, 1, options);
+  RegisterRequest other = From(Role::kWorker, 0, 200, "worker0");
+  other.program = ProgramOf({{"train", "a step of (batch)"},
+                             {"divvy:Python program", "divvy"},
+                             {"divvy:variable w", "float32 (3,)"}});
+  EXPECT_EQ(Register(other).message(),
+            "worker 0 (worker0) runs another program than the coordinator: it has no variable v; "
+            "its variable w is float32 (3,), and the coordinator's is float32 (2,). Start the same "
+            "files on all tasks");
+}
+
 TEST_F(RegisterTest, AWorkerOfAnotherProgramThatIsListedIsLeftAloneUntilItRunsTheSame) {
   CoordinatorOptions options;
   options.program = ProgramOf({{"train", "FidE"}});

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "base/linker_hint.h"
 #include "coordinator/core/store.h"
 #include "protocol/error.h"
@@ -31,6 +32,16 @@ std::string Readable(const std::string& signature) {
   const std::unique_ptr<char, void (*)(void*)> text(
       abi::__cxa_demangle(signature.c_str(), nullptr, nullptr, &error), std::free);
   return error == 0 ? std::string(text.get()) : signature;
+}
+
+// What a program compares beside its steps, such as the variables that a Python module declares, is
+// registered as a step whose name has this prefix.
+constexpr absl::string_view kComparedOnly = "divvy:";
+
+// `step "train"`, or `variable w` of "divvy:variable w".
+std::string NameOf(absl::string_view step) {
+  if (absl::ConsumePrefix(&step, kComparedOnly)) return std::string(step);
+  return absl::StrCat("step \"", step, "\"");
 }
 
 absl::string_view RemedyOf(Reason reason) {
@@ -107,10 +118,10 @@ absl::Status CheckSameProgram(const ProgramDescription& own,
        theirs.steps.empty() ? ProgramDescription().steps : own.steps) {
     const auto found = theirs.steps.find(name);
     if (found == theirs.steps.end()) {
-      differences.push_back(absl::StrCat("it has no step \"", name, "\""));
+      differences.push_back(absl::StrCat("it has no ", NameOf(name)));
       lacks_a_step = true;
     } else if (found->second != signature) {
-      differences.push_back(absl::StrCat("its step \"", name, "\" is ", Readable(found->second),
+      differences.push_back(absl::StrCat("its ", NameOf(name), " is ", Readable(found->second),
                                          ", and the coordinator's is ", Readable(signature)));
     }
   }
@@ -120,11 +131,15 @@ absl::Status CheckSameProgram(const ProgramDescription& own,
   }
   if (differences.empty()) return absl::OkStatus();
   if (differences.size() > kShownDifferences) differences.resize(kShownDifferences);
+  const bool is_linked = own.steps.count(absl::StrCat(kComparedOnly, "Python program")) == 0;
   return MakeError(
       Reason::kClusterMismatch,
-      absl::StrCat("worker ", index, " (", address, ") runs another program than the coordinator: ",
-                   absl::StrJoin(differences, "; "), ". Deploy one binary to all tasks",
-                   lacks_a_step ? absl::StrCat("; of a step that is missing: ", kLinkerHint) : ""));
+      absl::StrCat(
+          "worker ", index, " (", address,
+          ") runs another program than the coordinator: ", absl::StrJoin(differences, "; "),
+          is_linked ? ". Deploy one binary to all tasks" : ". Start the same files on all tasks",
+          lacks_a_step && is_linked ? absl::StrCat("; of a step that is missing: ", kLinkerHint)
+                                    : ""));
 }
 
 absl::Status WithoutCheckpoints(int ps, const std::string& address) {

@@ -85,10 +85,11 @@ def begin_run():
     """No more declarations: from now on chief and workers compare what there is."""
     global _running
     _running = True
+    _divvy.register_for_comparison("divvy:Python program", "divvy")
     for name, variable in sorted(variables.items()):
-        _divvy.register_for_comparison("variable " + name, variable._text)
+        _divvy.register_for_comparison("divvy:variable " + name, variable._text)
     for key, text in sorted(_source_texts.items()):
-        _divvy.register_for_comparison("data " + key, text)
+        _divvy.register_for_comparison("divvy:data " + key, text)
 
 
 def begin_test():

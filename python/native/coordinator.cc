@@ -2,12 +2,13 @@
 
 #include <pybind11/stl.h>
 
-#include <functional>
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "python/native/errors.h"
@@ -38,25 +39,30 @@ absl::Duration TimeoutOf(const std::optional<double>& seconds) {
 // How long a call blocks before it looks for Python's signals.
 constexpr absl::Duration kBetweenSignals = absl::Milliseconds(100);
 
-// Calls wait(at most so long) until it answers something else than DeadlineExceeded or `timeout`
-// has passed. Between the calls a Ctrl-C raises KeyboardInterrupt, where Python handles it.
-// `may_continue`: whether a DeadlineExceeded only means that the time is over.
+// Whether the error is of a step, and not of a wait whose time is over: a step's error names it.
+bool IsOfAStep(const absl::Status& error) { return absl::StartsWith(error.message(), "step "); }
+
+inline const absl::Status& StatusIn(const absl::Status& status) { return status; }
+template <typename T>
+const absl::Status& StatusIn(const absl::StatusOr<T>& value) {
+  return value.status();
+}
+
+// Calls wait(at most so long) until it answers something else than that this time is over, or
+// `timeout` has passed. Between the calls a Ctrl-C raises KeyboardInterrupt, where Python handles
+// it.
 template <typename Wait>
-auto WaitInTurns(absl::Duration timeout, const std::function<bool()>& may_continue, Wait&& wait) {
+auto WaitInTurns(absl::Duration timeout, Wait&& wait) {
   const absl::Duration end = Clock::Real().Elapsed() + timeout;
   for (;;) {
     const absl::Duration turn = std::min(internal::Left(end), kBetweenSignals);
     auto answer = WithoutGil([&] { return wait(turn); });
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-    if (answer.ok() || internal::Left(end) <= absl::ZeroDuration()) return answer;
-    const bool is_late = [&] {
-      if constexpr (std::is_same_v<decltype(answer), absl::Status>) {
-        return absl::IsDeadlineExceeded(answer);
-      } else {
-        return absl::IsDeadlineExceeded(answer.status());
-      }
-    }();
-    if (!is_late || !may_continue()) return answer;
+    const absl::Status& status = StatusIn(answer);
+    if (!absl::IsDeadlineExceeded(status) || IsOfAStep(status) ||
+        internal::Left(end) <= absl::ZeroDuration()) {
+      return answer;
+    }
   }
 }
 
@@ -75,8 +81,7 @@ class RemoteValueHandle {
   }
   py::object Fetch(const std::optional<double>& timeout) const {
     const Nest value = ValueOf(WaitInTurns(
-        TimeoutOf(timeout), [this] { return result_->state() == RemoteState::kNotReady; },
-        [this](absl::Duration turn) { return result_->Fetch(turn); }));
+        TimeoutOf(timeout), [this](absl::Duration turn) { return result_->Fetch(turn); }));
     if (value.kind() == Nest::Kind::kList && value.size() == 0) return py::none();
     return ObjectOf(value);
   }
@@ -199,14 +204,9 @@ void DefineCalls(HandleClass& handle) {
       .def("join",
            [](const CoordinatorHandle& self, const std::optional<double>& timeout) {
              Coordinator& coordinator = self.Get("join");
-             Check(WaitInTurns(
-                 TimeoutOf(timeout),
-                 [&coordinator] {
-                   // After a step's own DeadlineExceeded nothing is left.
-                   const auto done = WithoutGil([&] { return coordinator.Done(); });
-                   return done.ok() && !*done;
-                 },
-                 [&coordinator](absl::Duration turn) { return coordinator.Join(turn); }));
+             Check(WaitInTurns(TimeoutOf(timeout), [&coordinator](absl::Duration turn) {
+               return coordinator.Join(turn);
+             }));
            })
       .def("done",
            [](const CoordinatorHandle& self) {
