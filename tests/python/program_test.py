@@ -1,11 +1,13 @@
 """divvy.run in one process: flags, exit codes, signals, and what it refuses."""
 import os
+import shutil
 import signal
 import subprocess
 import sys
 
 import pytest
 
+import divvy
 import programs
 
 COUNTER = """
@@ -180,6 +182,43 @@ def test_a_signal_drains_the_job_as_in_cpp(tmp_path, number):
     out, err = process.communicate(timeout=60)
     assert process.returncode == 128 + number, err
     assert out == "cancelled\ncode %d True\nPython's handler is back\n" % (128 + number)
+
+
+SPAWNS = """
+    import multiprocessing
+
+    def other():
+        pass
+
+    def main(c):
+        process = multiprocessing.get_context("spawn").Process(target=other)
+        process.start()
+        process.join()
+        print("child", process.exitcode)
+
+    %s
+"""
+
+
+def test_a_process_of_multiprocessing_does_not_start_the_job_again(tmp_path):
+    done = programs.run(programs.write(tmp_path, SPAWNS % "divvy.run(main)"))
+    assert "child 1" in done.stdout and "which has loaded the program again" in done.stderr
+    guarded = 'if __name__ == "__main__":\n        divvy.run(main)'
+    done = programs.run(programs.write(tmp_path, SPAWNS % guarded))
+    assert done.stdout == "child 0\n", done.stderr
+
+
+def test_the_program_of_the_reference_runs(tmp_path):
+    here = os.path.dirname(os.path.abspath(__file__))
+    with open(os.path.join(here, "../../docs/reference/python.md"), encoding="utf-8") as page:
+        code = page.read().split("```python\n")[1].split("```")[0]
+    shutil.copy(os.path.join(here, "../../examples/data/digits.csv.gz"), tmp_path)
+    (tmp_path / "train.py").write_text(code)
+    done = subprocess.run([sys.executable, "train.py"], cwd=tmp_path, capture_output=True,
+                          text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("'accuracy'") == 3
+    assert divvy.load(tmp_path / "digits.safetensors")["w"].shape == (64, 10)
 
 
 def test_without_numpy_there_is_one_clear_error(tmp_path):
