@@ -44,9 +44,11 @@ def _python_repository_impl(ctx):
     _look_for_torch(ctx)
     asked = ctx.execute([_PYTHON, "-c", "import sysconfig; print(sysconfig.get_path('include'))"])
     include = asked.stdout.strip()
-    if asked.return_code != 0 or not ctx.path(include + "/Python.h").exists or not ctx.path("/usr/include/pybind11/pybind11.h").exists:
+    wanted = [include + "/Python.h", "/usr/include/pybind11/pybind11.h"]
+    if asked.return_code != 0 or not all([ctx.path(file).exists for file in wanted]):
         # The workspace still loads: a target that needs Python reports what is missing.
-        ctx.file("defs.bzl", _MISSING % "the headers of %s or pybind11 are missing: tools/install_deps installs them" % _PYTHON)
+        missing = "%s, its headers or pybind11 are missing: tools/install_deps installs them"
+        ctx.file("defs.bzl", _MISSING % (missing % _PYTHON))
         ctx.file("BUILD", _ABSENT)
         return
     ctx.symlink(include, "include")

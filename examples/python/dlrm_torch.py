@@ -5,36 +5,29 @@ file of Criteo's logs it generates clicks.
     python3 examples/python/dlrm_torch.py [train.txt]
 """
 import sys
-
 import numpy as np
 import torch
-
 import divvy
 import divvy.torch as dt
 
+FILE = sys.argv.pop(1) if sys.argv[1:] and sys.argv[1][0] != "-" else None
 COUNTS, FIELDS, WIDTH = 13, 26, 16
 
 
-def planted(count=30_000, categories=30):
+def planted(count=20_000, categories=30):
     draw = np.random.default_rng(1)
     dense = draw.exponential(size=(count, COUNTS)).astype(np.float32)
     sparse = draw.zipf(1.5, size=(count, FIELDS)) % categories + categories * np.arange(FIELDS)
     vectors = 0.6 * draw.normal(size=(categories * FIELDS, 4))
-    pairs = (vectors[sparse[:, ::2]] * vectors[sparse[:, 1::2]]).sum((1, 2))
-    odds = 1 / (1 + np.exp(-pairs - dense @ (0.3 * draw.normal(size=COUNTS))))
-    label = (draw.random(count) < odds).astype(np.float32)
-    return divvy.tensors({"dense": dense, "sparse": sparse, "label": label})
+    logits = (vectors[sparse[:, ::2]] * vectors[sparse[:, 1::2]]).sum((1, 2))
+    clicks = draw.random(count) < 1 / (1 + np.exp(-logits - dense @ (0.3 * draw.normal(size=13))))
+    return divvy.tensors({"dense": dense, "sparse": sparse, "label": clicks.astype(np.float32)})
 
 
-FILES = [word for word in sys.argv[1:] if not word.startswith("-")]
-CLICKS = divvy.criteo(FILES[0], by_column=True) if FILES else planted()
-
-categories = dt.Embedding("categories", WIDTH, optimizer=divvy.RowwiseAdagrad(0.1, 1e-6),
-                          initializer=divvy.RandomNormal(0, 0.2))
+CLICKS = divvy.criteo(FILE, by_column=True) if FILE else planted()
 
 
 class Dlrm(torch.nn.Module):
-
     def __init__(self):
         super().__init__()
         layer, relu = torch.nn.Linear, torch.nn.ReLU
@@ -49,27 +42,29 @@ class Dlrm(torch.nn.Module):
         return self.top(torch.cat([bottom, dots], 1))[:, 0]
 
 
+categories = dt.Embedding("categories", WIDTH, optimizer=divvy.RowwiseAdagrad(0.1, 1e-6),
+                          initializer=divvy.RandomNormal(0, 0.2))
 model = dt.Module("dlrm", Dlrm(), optimizer=divvy.Adagrad(0.05))
 
 
 @dt.step
 def train(batch):
     logits = model(batch["dense"], categories(batch["sparse"]))
-    loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, batch["label"])
-    loss.backward()
-    return {"loss": loss}
+    losses = torch.nn.functional.binary_cross_entropy_with_logits(
+        logits, batch["label"], reduction="none")
+    losses.mean().backward()
+    return {"loss": losses}
 
 
 @dt.step(read_only=True)
 def test(batch):
-    logits = model(batch["dense"], categories(batch["sparse"]))
-    return {"auc": divvy.Auc(logits, batch["label"])}
+    return {"auc": divvy.Auc(model(batch["dense"], categories(batch["sparse"])), batch["label"])}
 
 
 def main(c):
     c.restore_latest()
     while c.epoch < 2:
-        print("loss %.4f" % c.run_epoch(train, CLICKS.hold_out(10, 0).shuffle(50_000).batch(256))["loss"])
+        c.run_epoch(train, CLICKS.hold_out(10, 0).shuffle(50_000).batch(256))
     print("held out: auc %.3f" % c.run_epoch(test, CLICKS.shard(10, 0).batch(1024))["auc"])
 
 

@@ -70,6 +70,9 @@ class Coordinator:
     def __init__(self, handle):
         self._handle = handle
 
+    def __reduce__(self):
+        raise TypeError("the coordinator cannot be pickled or copied: it belongs to this process")
+
     # ---- steps ----
 
     def schedule(self, step, *args, **kwargs):

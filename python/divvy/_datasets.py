@@ -2,7 +2,7 @@
 import dataclasses
 import os
 import threading
-from typing import Any, Optional, Sequence, Union
+from typing import Optional, Sequence
 
 import numpy as np
 
@@ -336,7 +336,7 @@ def text_key(text, salt=""):
     return _divvy.text_key(text, salt)
 
 
-# ---- in each process: from a recipe to the dataset ------------------------------------------------
+# ---- in each process: from a recipe to the dataset -----------------------------------------------
 
 def _registered(key):
     try:

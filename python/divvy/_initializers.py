@@ -110,7 +110,7 @@ Initializer = Union[Constant, RandomUniform, RandomNormal, TruncatedNormal, Glor
                     GlorotNormal, HeUniform, HeNormal, LecunUniform, LecunNormal, Identity,
                     Orthogonal]
 
-# ---- which keys of a table have a row -------------------------------------------------------------
+# ---- which keys of a table have a row ------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)

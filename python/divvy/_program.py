@@ -1,5 +1,6 @@
 """divvy.run: the entry of a program, in every process of its cluster."""
 import inspect
+import multiprocessing
 import os
 import sys
 import threading
@@ -56,6 +57,12 @@ def run(main, evaluate=None, *, argv=None, min_shard_bytes=None, placement="roun
         raise RuntimeError("a step cannot run a program: it is part of one")
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError("divvy.run takes signals, so call it on the main thread")
+    # The second is true while a new process imports the program, before it has a parent.
+    if multiprocessing.parent_process() is not None or getattr(
+            multiprocessing.current_process(), "_inheriting", False):
+        raise RuntimeError(
+            "divvy.run in a process of multiprocessing, which has loaded the program again: put "
+            'it below `if __name__ == "__main__":`')
     _check_main(main, "main")
     if evaluate is not None:
         _check_main(evaluate, "evaluate")

@@ -1,15 +1,12 @@
 """Steps: the functions that workers run."""
 import functools
 import inspect
-import os
 import threading
 
 from divvy import _divvy, _functions, _metrics, _registry
 
 _lock = threading.Lock()
 _steps = {}
-# The process in which the steps run. A process that a step forks has no part in the job.
-_process = os.getpid()
 _local = threading.local()
 
 
@@ -29,6 +26,9 @@ class Step:
 
     def __repr__(self):
         return "<divvy.step %s>" % self.name
+
+    def __reduce__(self):
+        return self.function.__qualname__  # by its name, as a function
 
     def _bound(self, args, kwargs):
         """(values, names) of all parameters. TypeError: as a call of the function."""
@@ -130,8 +130,6 @@ def _check_new(made, text):
 
 def call(name, values, in_loop):
     """Runs a step on this thread. C++ calls it."""
-    if os.getpid() != _process:
-        raise RuntimeError("this process was forked by a step and takes no part in the job")
     attempt = _local.attempt = Attempt(_steps[name])
     try:
         result = attempt.step._call(values)

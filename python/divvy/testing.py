@@ -1,8 +1,18 @@
 """Clusters in this process, for tests of steps."""
+import atexit
 import contextlib
 import os
 
 from divvy import _coordinator, _divvy, _registry
+
+_active = []
+
+
+@atexit.register
+def _stop_all():
+    """Python is about to end, and no thread may call it afterwards."""
+    for started in _active:
+        started.stop()
 
 
 @contextlib.contextmanager
@@ -20,9 +30,11 @@ def cluster(ps=2, workers=1, *, seed=1, checkpoint_dir="", min_shard_bytes=None,
                                  placement)
     _registry.begin_test()
     try:
+        _active.append(started)
         handle = started.start()
         _registry.create_declared()
         yield _coordinator.Coordinator(handle)
     finally:
         started.stop()
+        _active.remove(started)
         _registry.end_test()

@@ -281,6 +281,9 @@ Coordinator& CoordinatorHandle::Get(const char* call) const {
         "program needs, and call this in main")));
   if (coordinator_ == nullptr)
     Raise(absl::FailedPreconditionError(absl::StrCat(call, ": the job has ended")));
+  if (process_ != getpid())
+    Raise(absl::FailedPreconditionError(absl::StrCat(
+        call, ": this process was forked by the program, and has no part in the job")));
   return *coordinator_;
 }
 

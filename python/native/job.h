@@ -26,6 +26,11 @@ absl::StatusOr<Strategy*> StrategyHere(absl::string_view call);
 // Whether this thread runs the program.
 bool InProgram();
 
+// From now on a process that this one forks has no part in the job: its thread runs neither a step
+// nor the program. The connections and threads of Divvy do not survive a fork, so a call would
+// never return there.
+void LeaveJobInForks();
+
 }  // namespace divvy::python
 
 #endif  // DIVVY_PYTHON_NATIVE_JOB_H_

@@ -4,6 +4,7 @@
 #include "python/native/coordinator.h"
 #include "python/native/datasets.h"
 #include "python/native/errors.h"
+#include "python/native/job.h"
 #include "python/native/load.h"
 #include "python/native/metrics.h"
 #include "python/native/options.h"
@@ -15,6 +16,7 @@
 namespace divvy::python {
 
 PYBIND11_MODULE(_divvy, module) {
+  LeaveJobInForks();
   DefineErrors(module);
   DefineMetrics(module);
   DefineValues(module);

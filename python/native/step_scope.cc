@@ -90,4 +90,6 @@ StepScope::~StepScope() { current_step = outer_; }
 
 StepScope* StepScope::Current() { return current_step; }
 
+void StepScope::Forget() { current_step = nullptr; }
+
 }  // namespace divvy::python

@@ -45,6 +45,8 @@ class StepScope {
 
   // Null: this thread runs no step.
   static StepScope* Current();
+  // This thread runs no step any more: it is that of a forked process.
+  static void Forget();
 
   WorkerContext& worker() { return worker_; }
   ReplicaContext& replica() { return replica_; }

@@ -32,19 +32,22 @@ std::string TypeName(py::handle value) {
   return py::str(py::type::handle_of(value).attr("__name__")).cast<std::string>();
 }
 
+// Not py::dtype::itemsize(): Debian's pybind11 reads it from where NumPy 1 had it.
+int64_t ItemSize(const py::dtype& dtype) { return dtype.attr("itemsize").cast<int64_t>(); }
+
 std::optional<DType> KnownDType(const py::dtype& dtype) {
   switch (dtype.kind()) {
     case 'b': return DType::kBool;
     case 'i':
-      switch (dtype.itemsize()) {
+      switch (ItemSize(dtype)) {
         case 1: return DType::kInt8;
         case 4: return DType::kInt32;
         case 8: return DType::kInt64;
       }
       return std::nullopt;
-    case 'u': return dtype.itemsize() == 1 ? std::optional(DType::kUInt8) : std::nullopt;
+    case 'u': return ItemSize(dtype) == 1 ? std::optional(DType::kUInt8) : std::nullopt;
     case 'f':
-      switch (dtype.itemsize()) {
+      switch (ItemSize(dtype)) {
         case 2: return DType::kFloat16;
         case 4: return DType::kFloat32;
         case 8: return DType::kFloat64;
@@ -227,10 +230,13 @@ py::array ArrayOf(const Tensor& given) {
   if (!dtype || dtype.is_none()) dtype = NumpyDType(tensor.dtype());
   const auto dims = tensor.shape().dims();
   const std::vector<py::ssize_t> shape(dims.begin(), dims.end());
+  // Given here for the same reason as ItemSize.
+  std::vector<py::ssize_t> strides(shape.size(), DTypeSize(tensor.dtype()));
+  for (size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];
   auto held = std::make_unique<Tensor>(tensor);
   const py::capsule owner(held.release(),
                           [](void* tensor) { delete static_cast<Tensor*>(tensor); });
-  py::array array(py::reinterpret_borrow<py::dtype>(dtype), shape, {}, tensor.data(), owner);
+  py::array array(py::reinterpret_borrow<py::dtype>(dtype), shape, strides, tensor.data(), owner);
   py::detail::array_proxy(array.ptr())->flags &= ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
   return array;
 }

@@ -65,7 +65,8 @@ def kills_of(text):
     return len(re.findall("chaos: SIGKILL to (?!a random)", text))
 
 
-@pytest.mark.parametrize("roles, every", [("worker", "250ms"), ("worker,ps,coordinator", "1s")])
+@pytest.mark.parametrize("roles, every", [("worker", "400ms"), ("coordinator", "1500ms"),
+                                          ("worker,ps,coordinator", "1s")])
 def test_everything_counts_once_whoever_is_killed(tmp_path, roles, every):
     done = programs.launch(
         programs.write(tmp_path, COUNTER), "--chaos=" + every, "--chaos_roles=" + roles,

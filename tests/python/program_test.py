@@ -1,11 +1,13 @@
 """divvy.run in one process: flags, exit codes, signals, and what it refuses."""
 import os
+import shutil
 import signal
 import subprocess
 import sys
 
 import pytest
 
+import divvy
 import programs
 
 COUNTER = """
@@ -182,6 +184,43 @@ def test_a_signal_drains_the_job_as_in_cpp(tmp_path, number):
     assert out == "cancelled\ncode %d True\nPython's handler is back\n" % (128 + number)
 
 
+SPAWNS = """
+    import multiprocessing
+
+    def other():
+        pass
+
+    def main(c):
+        process = multiprocessing.get_context("spawn").Process(target=other)
+        process.start()
+        process.join()
+        print("child", process.exitcode)
+
+    %s
+"""
+
+
+def test_a_process_of_multiprocessing_does_not_start_the_job_again(tmp_path):
+    done = programs.run(programs.write(tmp_path, SPAWNS % "divvy.run(main)"))
+    assert "child 1" in done.stdout and "which has loaded the program again" in done.stderr
+    guarded = 'if __name__ == "__main__":\n        divvy.run(main)'
+    done = programs.run(programs.write(tmp_path, SPAWNS % guarded))
+    assert done.stdout == "child 0\n", done.stderr
+
+
+def test_the_program_of_the_reference_runs(tmp_path):
+    here = os.path.dirname(os.path.abspath(__file__))
+    with open(os.path.join(here, "../../docs/reference/python.md"), encoding="utf-8") as page:
+        code = page.read().split("```python\n")[1].split("```")[0]
+    shutil.copy(os.path.join(here, "../../examples/data/digits.csv.gz"), tmp_path)
+    (tmp_path / "train.py").write_text(code)
+    done = subprocess.run([sys.executable, "train.py"], cwd=tmp_path, capture_output=True,
+                          text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("'accuracy'") == 3
+    assert divvy.load(tmp_path / "digits.safetensors")["w"].shape == (64, 10)
+
+
 def test_without_numpy_there_is_one_clear_error(tmp_path):
     (tmp_path / "numpy.py").write_text("raise ImportError('No module named numpy')\n")
     path = _plain(tmp_path, "")
@@ -220,6 +259,27 @@ def test_an_evaluator_scores_checkpoints(tmp_path):
         ' "task": {"type": "evaluator", "index": 0}}')})
     assert done.returncode == 0, done.stderr
     assert done.stdout == "checkpoint 4 [4.0, 4.0]\n"
+
+
+LEAVES = """
+    import time
+
+    @divvy.step
+    def busy():
+        for _ in range(1000000):
+            if divvy.cancelled():
+                break
+
+    cluster = divvy.testing.cluster(workers=2)
+    c = cluster.__enter__()
+    values = [c.schedule(busy) for _ in range(50)]
+    print("left", flush=True)
+"""
+
+
+def test_python_ends_although_a_cluster_runs(tmp_path):
+    done = programs.run(programs.write(tmp_path, LEAVES))
+    assert (done.returncode, done.stdout) == (0, "left\n"), done.stderr
 
 
 def test_help_reads_well():

@@ -1,6 +1,8 @@
 """What a step may be, and what becomes of its errors."""
+import concurrent.futures
 import functools
 import os
+import pickle
 import sys
 import threading
 import time
@@ -342,12 +344,41 @@ def test_fetch_and_join_have_timeouts():
 def forks():
     child = os.fork()
     if child == 0:
-        os._exit(7)
+        try:
+            total.read()
+            os._exit(1)
+        except RuntimeError as error:
+            os._exit(7 if "neither main nor a step" in str(error) else 2)
     return os.waitpid(child, 0)[1] >> 8
 
 
-def test_a_step_may_fork(c):
+def test_a_step_may_fork_and_the_child_has_no_part_in_the_job(c):
     assert run(c, forks) == 7
+    child = os.fork()
+    if child == 0:
+        try:
+            c.join(timeout=0.1)
+            os._exit(1)
+        except RuntimeError:
+            os._exit(7)
+    assert os.waitpid(child, 0)[1] >> 8 == 7
+
+
+def test_a_step_is_pickled_by_its_name_and_a_coordinator_is_not(c):
+    assert pickle.loads(pickle.dumps(forks)) is forks
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(c)
+
+
+@divvy.step
+def computes_in_threads(n):
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        parts = list(pool.map(lambda i: np.linalg.norm(np.full((50, 50), i)), range(n)))
+    return [len(parts), float(sum(parts))]
+
+
+def test_a_step_may_compute_on_threads_of_its_own(c):
+    assert run(c, computes_in_threads, 8) == [8, 50 * 28.0]
 
 
 def test_after_the_cluster_calls_say_so():

@@ -48,8 +48,7 @@ def test_every_dtype_is_read_as_its_own():
     assert np.array_equal(half.read(), np.eye(2)) and half.read().dtype == np.float16
     flags.assign([True, False])
     assert flags.read().tolist() == [True, False] and flags.read().dtype == np.bool_
-    brain.assign(np.array([1.5, -2.0], np.float32).tolist()
-                 if brain.read().dtype == np.float32 else [1.5, -2.0])
+    brain.assign([1.5, -2.0])
     assert [float(x) for x in brain.read()] == [1.5, -2.0]
 
 
@@ -70,8 +69,8 @@ def test_rows_are_looked_up_and_scattered():
 
 
 @pytest.mark.parametrize("call, error, words", [
-    (lambda: w.assign(np.zeros((3, 4), np.float32)), ValueError, r'"w".assign.*\[3, 4\].*\[4, 3\]'),
-    (lambda: w.assign(np.zeros((4, 3))), TypeError, r'float64, and the variable is float32.*astype'),
+    (lambda: w.assign(np.zeros((3, 4), np.float32)), ValueError, r"assign.*\[3, 4\].*\[4, 3\]"),
+    (lambda: w.assign(np.zeros((4, 3))), TypeError, "float64, and the variable is float32.*astype"),
     (lambda: w.assign("x"), TypeError, r'"w".assign.*str'),
     (lambda: w.assign(None), TypeError, r'"w".assign'),
     (lambda: w.assign([[1, 2], [3]]), TypeError, r'"w".assign'),
@@ -82,7 +81,8 @@ def test_rows_are_looked_up_and_scattered():
     (lambda: w.lookup(np.array([0.5])), TypeError, "float64, wanted int64"),
     (lambda: count.lookup([0]), ValueError, "count"),
     (lambda: w.scatter("replace", [0], np.zeros((1, 3), np.float32)), ValueError, "op is"),
-    (lambda: w.scatter("add", [0], np.zeros((2, 3), np.float32)), ValueError, r"\[2, 3\].*\[1, 3\]"),
+    (lambda: w.scatter("add", [0], np.zeros((2, 3), np.float32)), ValueError,
+     r"\[2, 3\].*\[1, 3\]"),
     (lambda: w.apply_gradient(np.zeros((4, 3), np.float32)), RuntimeError, "belong to steps"),
     (lambda: users.scatter("mul", [0], np.zeros((1, 2), np.float32)), ValueError, "users"),
     (lambda: divvy.Variable("w", (1,)), ValueError, "declared twice"),
