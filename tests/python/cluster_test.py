@@ -1,5 +1,4 @@
 """Python programs as clusters of processes whose tasks are killed: everything counts once."""
-import os
 import re
 
 import pytest
@@ -9,8 +8,9 @@ import programs
 # Each step adds whole numbers to three variables, by assign_add, by a gradient and by a table's
 # gradient, and each record counts its visits. main repeats what an earlier run of it has done.
 COUNTER = """
-    import time
+    import os
 
+    STOP = os.environ["STOP"]
     counts = [divvy.Variable("count/%d" % i, (3,), dtype="int64") for i in range(3)]
     descent = divvy.Variable("descent", (2,), optimizer=divvy.Sgd(1.0))
     keys = divvy.Table("keys", 1, optimizer=divvy.Sgd(1.0), initializer=divvy.Zeros())
@@ -38,21 +38,21 @@ COUNTER = """
     def visit(batch):
         count()
         visits.scatter("add", batch["i"], np.ones(len(batch["i"]), np.int64))
-        time.sleep(0.002)
 
     def main(c):
         c.restore_latest()
         for number in range(200):
             c.schedule_once("chunks", number, chunk, number)
         c.join()
-        while c.epoch < 20:
+        while c.epoch < 5 or not os.path.exists(STOP):
             c.run_epoch(visit, data.shuffle(60).batch(4))
-        steps = 200 + 20 * 15
+        passes = c.epoch
+        steps = 200 + passes * 15
         assert c.step == steps, c.step
         for one in counts:
             assert one.read().tolist() == [steps] * 3, one.read()
         assert descent.read().tolist() == [steps] * 2, descent.read()
-        assert visits.read().tolist() == [20] * 60, visits.read()
+        assert visits.read().tolist() == [passes] * 60, visits.read()
         assert keys.stats()["rows"] == 400, keys.stats()
         assert (keys.lookup(np.arange(-200, 200)) == 1).all()
         print("exact")
@@ -61,22 +61,31 @@ COUNTER = """
 """
 
 
-def kills_of(text):
-    return len(re.findall("chaos: SIGKILL to (?!a random)", text))
+class StopAfterKills:
+    """Makes the file `stop` when so many tasks were killed."""
+
+    def __init__(self, kills, stop):
+        self.left, self.stop = kills, stop
+
+    def __call__(self, line):
+        if re.search("chaos: SIGKILL to (?!a random)", line):
+            self.left -= 1
+            if self.left == 0:
+                self.stop.write_text("")
 
 
-@pytest.mark.parametrize("roles, every", [("worker", "400ms"), ("coordinator", "1500ms"),
-                                          ("worker,ps,coordinator", "1s")])
-def test_everything_counts_once_whoever_is_killed(tmp_path, roles, every):
-    done = programs.launch(
+@pytest.mark.parametrize("roles, every, kills", [
+    ("worker", "400ms", 5), ("coordinator", "1500ms", 3), ("worker,ps,coordinator", "1s", 5)])
+def test_everything_counts_once_whoever_is_killed(tmp_path, monkeypatch, roles, every, kills):
+    watch = StopAfterKills(kills, tmp_path / "stop")
+    monkeypatch.setenv("STOP", str(watch.stop))
+    code, text = programs.launch(
         programs.write(tmp_path, COUNTER), "--chaos=" + every, "--chaos_roles=" + roles,
-        "--max_restarts=1000", workers=3, program_flags=[
+        "--max_restarts=1000", workers=3, on_line=watch, program_flags=[
             "--checkpoint_dir=%s" % (tmp_path / "checkpoints"),
             "--state_dir=%s" % (tmp_path / "state"), "--checkpoint_every=1s"])
-    text = done.stdout + done.stderr
-    assert done.returncode == 0, text[-6000:]
-    assert "exact" in text
-    assert kills_of(text) >= 1, text[-6000:]
+    assert code == 0, text[-6000:]
+    assert "exact" in text and watch.left <= 0
 
 
 SHARED = """
@@ -116,10 +125,9 @@ def test_a_worker_with_another_program_is_refused_and_the_differences_are_named(
         "role = json.loads(os.environ['TF_CONFIG'])['task']['type']\n"
         "name = 'worker.py' if role == 'worker' else 'chief.py'\n"
         "runpy.run_path(os.path.join(os.path.dirname(__file__), name), run_name='__main__')\n")
-    done = programs.launch(str(both), "--max_restarts=0", ps=1, workers=1,
-                           program_flags=["--ps_timeout=1s"])
-    text = done.stdout + done.stderr
-    assert done.returncode != 0 and "trained" not in text
+    code, text = programs.launch(str(both), "--max_restarts=0", ps=1, workers=1,
+                                 program_flags=["--ps_timeout=1s"])
+    assert code != 0 and "trained" not in text
     for words in (r"runs another program than the coordinator", "Start the same files on all tasks",
                   "it has no variable lacking", r"its variable shape is float32 \(3,\)",
                   r"coordinator's is float32 \(2,\)", r"variable optimizer is .*Adam.*Sgd",
@@ -149,19 +157,16 @@ FAILS = """
 
 
 def test_an_exception_on_a_worker_arrives_with_its_traceback(tmp_path):
-    done = programs.launch(programs.write(tmp_path, FAILS % "raise"), ps=1, workers=2)
-    text = done.stdout + done.stderr
-    assert done.returncode == 1, text[-3000:]
+    code, text = programs.launch(programs.write(tmp_path, FAILS % "raise"), ps=1, workers=2)
+    assert code == 1, text[-3000:]
     assert re.search(r"step fails 0, worker \d: ValueError: bad on a worker", text), text[-3000:]
     assert "in fails" in text
-    done = programs.launch(programs.write(tmp_path, FAILS % "exit"), ps=1, workers=1)
-    text = done.stdout + done.stderr
-    assert done.returncode == 1 and "sys.exit ends main, not a step" in text, text[-3000:]
+    code, text = programs.launch(programs.write(tmp_path, FAILS % "exit"), ps=1, workers=1)
+    assert code == 1 and "sys.exit ends main, not a step" in text, text[-3000:]
 
 
 def test_a_step_that_kills_its_workers_is_given_up(tmp_path):
-    done = programs.launch(programs.write(tmp_path, FAILS % "abort"), "--max_restarts=100", ps=1,
-                           workers=2, program_flags=["--max_step_attempts=3"])
-    text = done.stdout + done.stderr
-    assert done.returncode != 0
+    code, text = programs.launch(programs.write(tmp_path, FAILS % "abort"), "--max_restarts=100",
+                                 ps=1, workers=2, program_flags=["--max_step_attempts=3"])
+    assert code != 0
     assert "fails" in text and "attempts" in text, text[-3000:]

@@ -66,6 +66,15 @@ def main(c):
         c.step, (resident_bytes() - before) >> 10, len(gc.get_objects()) - objects))
 
 
+def test_arrays_that_metrics_borrow_are_freed():
+    for _ in range(20):
+        divvy.Mean(np.zeros(1 << 20))
+    before = resident_bytes()
+    for _ in range(20):
+        divvy.Mean(np.zeros(1 << 20))
+    assert resident_bytes() - before < 20 << 20  # one array has 8 MiB
+
+
 def test_memory_and_objects_stay_flat(tmp_path):
     import programs
     done = programs.run(__file__, "--checkpoint_dir=%s" % tmp_path, "--redo_log_bytes=300000",

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 
 DIVVYCTL = os.environ.get("DIVVYCTL", "")
@@ -21,19 +22,25 @@ def run(path, *flags, env=None, timeout=60):
                           timeout=timeout, env={**os.environ, **(env or {})}, check=False)
 
 
-def launch(path, *flags, ps=2, workers=2, program_flags=(), timeout=120):
-    """The finished cluster of a program."""
+def launch(path, *flags, ps=2, workers=2, program_flags=(), timeout=240, on_line=None):
+    """The finished cluster of a program: its exit code and its output.
+
+    on_line is called with each line of the output while the cluster runs.
+    """
     command = [DIVVYCTL, "launch", "--ps=%d" % ps, "--workers=%d" % workers, *flags, "--",
                sys.executable, path, *program_flags]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                start_new_session=True)
-    try:
-        out, err = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        out, err = process.communicate()
-        raise AssertionError("not done after %d s:\n%s\n%s" % (timeout, out[-4000:], err[-4000:]))
-    return subprocess.CompletedProcess(command, process.returncode, out, err)
+    too_late = threading.Timer(timeout, os.killpg, (process.pid, signal.SIGKILL))
+    too_late.start()
+    lines = []
+    with process:
+        for line in process.stdout:
+            lines.append(line)
+            if on_line is not None:
+                on_line(line)
+    too_late.cancel()
+    return process.returncode, "".join(lines)
 
 
 def wait_for_line(stream, words, limit=60):
