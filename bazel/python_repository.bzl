@@ -1,4 +1,4 @@
-"""python_repository: the headers of Debian's Python 3 and of pybind11."""
+"""python_repository: the headers of Debian's Python 3 and of pybind11, and whether it has PyTorch."""
 
 _MISSING = """
 def _missing_impl(ctx):
@@ -28,7 +28,20 @@ cc_library(
 # Only this Python: one of another place may lack Debian's NumPy and PyTorch.
 _PYTHON = "/usr/bin/python3"
 
+def _look_for_torch(ctx):
+    found = ctx.execute([
+        _PYTHON,
+        "-c",
+        "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)",
+    ]).return_code == 0
+    ctx.file("torch.bzl", "HAS_TORCH = %s\n" % found)
+    if not found:
+        # Printed when Bazel looks at the machine, not at each build.
+        print("PyTorch is missing, so the tests of divvy.torch are left out: " +
+              "tools/install_deps --python installs it")
+
 def _python_repository_impl(ctx):
+    _look_for_torch(ctx)
     asked = ctx.execute([_PYTHON, "-c", "import sysconfig; print(sysconfig.get_path('include'))"])
     include = asked.stdout.strip()
     if asked.return_code != 0 or not ctx.path(include + "/Python.h").exists or not ctx.path("/usr/include/pybind11/pybind11.h").exists:

@@ -7,6 +7,7 @@ from divvy import _divvy, _functions, _metrics, _registry
 
 _lock = threading.Lock()
 _steps = {}
+_local = threading.local()
 
 
 class Step:
@@ -17,6 +18,7 @@ class Step:
         self.name = name
         self.read_only = read_only
         self._parameters = parameters
+        self._wrapper = None  # wrapper(function, positional, named) calls the function
         functools.update_wrapper(self, function)
 
     def __call__(self, *args, **kwargs):
@@ -45,6 +47,8 @@ class Step:
                 named[parameter.name] = value
             else:
                 positional.append(value)
+        if self._wrapper is not None:
+            return self._wrapper(self.function, positional, named)
         return self.function(*positional, **named)
 
 
@@ -126,8 +130,46 @@ def _check_new(made, text):
 
 def call(name, values, in_loop):
     """Runs a step on this thread. C++ calls it."""
-    result = _steps[name]._call(values)
-    return _metrics.as_metrics(result, name) if in_loop else result
+    attempt = _local.attempt = Attempt(_steps[name])
+    try:
+        result = attempt.step._call(values)
+        attempt.stage()
+        return _metrics.as_metrics(result, name) if in_loop else result
+    finally:
+        _local.attempt = None
+        attempt.end()
+
+
+class Attempt:
+    """One run of a step's function, for parts that act when it begins and ends. A part is of a
+    class with the methods begin(), stage() and end()."""
+
+    def __init__(self, a_step):
+        self.step = a_step
+        self._parts = {}
+
+    def part(self, kind):
+        """The part of this class, which begins at the first call."""
+        if kind not in self._parts:
+            made = kind(self)
+            made.begin()
+            self._parts[kind] = made
+        return self._parts[kind]
+
+    def stage(self):
+        """The function has returned. What the parts write belongs to the step's commit."""
+        for part in self._parts.values():
+            part.stage()
+
+    def end(self):
+        """The function has returned or raised."""
+        for part in self._parts.values():
+            part.end()
+
+
+def current_attempt():
+    """The attempt that this thread runs, or None."""
+    return getattr(_local, "attempt", None)
 
 
 def check(value):

@@ -179,21 +179,50 @@ def read(*variables: Variable):
     return _divvy.read_all([variable._spec for variable in variables])
 
 
+class _Scalable:
+    """Gradients that clip_by_global_norm scales where they are."""
+
+    def _sum_of_squares(self):
+        raise NotImplementedError
+
+    def _scale(self, factor):
+        raise NotImplementedError
+
+
+def _sum_of_squares(gradient):
+    if gradient is None:
+        return 0.0
+    if isinstance(gradient, _Scalable):
+        return gradient._sum_of_squares()
+    flat = gradient.ravel().astype(np.float64)
+    return float(np.dot(flat, flat))
+
+
+def _scaled(gradient, factor):
+    if gradient is None:
+        return None
+    if isinstance(gradient, _Scalable):
+        gradient._scale(factor)
+        return gradient
+    return gradient * gradient.dtype.type(factor)
+
+
 def clip_by_global_norm(gradients: Sequence[Optional[np.ndarray]], norm: float):
     """The gradients, scaled by norm / their global norm if that is below 1; and the global norm.
 
     The global norm is the square root of the sum of the squares of all elements, in float64. A None
-    stays None. ValueError: `norm` is not above 0, or the global norm is not finite.
+    stays None. In a step that uses PyTorch, give it the dt.Module and dt.Embedding objects after
+    backward(): their gradients are scaled where they are. ValueError: `norm` is not above 0, or the
+    global norm is not finite.
     """
     if not norm > 0:
         raise ValueError("norm is %r: wanted a number above 0" % (norm,))
-    arrays = [None if one is None else np.asarray(one) for one in gradients]
-    total = float(np.sqrt(sum(
-        float(np.dot(one.ravel().astype(np.float64), one.ravel().astype(np.float64)))
-        for one in arrays if one is not None)))
+    given = [one if one is None or isinstance(one, _Scalable) else np.asarray(one)
+             for one in gradients]
+    total = float(np.sqrt(sum(map(_sum_of_squares, given))))
     if not np.isfinite(total):
         raise ValueError("the global norm of the gradients is %r: a gradient has a NaN or an "
                          "infinity" % total)
     if total <= norm:
-        return arrays, total
-    return [None if one is None else one * one.dtype.type(norm / total) for one in arrays], total
+        return given, total
+    return [_scaled(one, norm / total) for one in given], total
