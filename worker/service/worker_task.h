@@ -25,8 +25,8 @@ namespace divvy {
 
 struct WorkerTaskOptions {
   TaskOptions task;
-  // Start fills in index, incarnation, address and cluster from the task, metrics and traces; BuildWorker
-  // fills in replicas, seed and build.
+  // Start fills in index, incarnation, address and cluster from the task, metrics and traces;
+  // BuildWorker fills in replicas, seed and build.
   WorkerOptions core;
   // Number of replicas. 0: one for each GPU, or one on the CPU.
   int replicas = 0;
