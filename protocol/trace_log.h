@@ -40,8 +40,7 @@ struct TracedStep {
 // is traced if it is sampled, or if it turns out to be one of the slowest.
 //
 // Sampled is each 64th step, but at most 200 a second; and where steps are rarer, up to ten a
-// second. So the picture of a job with one step a second is as good as that of a job with 10,000
-// (`//bench:steps` tells what it costs).
+// second. So the picture of a job with one step a second is as good as that of a job with 10,000.
 //
 // Thread-safe. A core writes to it, and nothing that a step does depends on it. It has no clock:
 // `now` is the core's Clock::Elapsed.

@@ -496,7 +496,7 @@ TEST_F(OperationsTest, AnOperatorSeesWhereTheTimeOfAStepWentOverAllRoles) {
   CountOn(1);
   const std::string last = Divvyctl({"trace"}, kChiefTask);
   EXPECT_THAT(last, ContainsRegex(", training step [0-9]+, worker [01].*: [0-9.]+ m?s, ok, "));
-  EXPECT_THAT(last, ContainsRegex("traceparent 00-[0-9a-f]{32}-0000000000000001-01\n"));
+  EXPECT_THAT(last, ContainsRegex("traceparent 00-[0-9a-f]{32}-[0-9a-f]{16}-01\n"));
   EXPECT_THAT(last, ContainsRegex("  chief      dispatch +[0-9.]+ m?s \\|"));
   EXPECT_THAT(last, ContainsRegex("  worker [01]   compute +[0-9.]+ m?s \\|"));
   EXPECT_THAT(last, ContainsRegex("  ps [01]       commit +[0-9.]+ m?s \\|[ =]+\\| at the ps "));
