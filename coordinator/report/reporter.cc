@@ -153,7 +153,7 @@ void Reporter::RecordConfiguration(const Layout& layout) {
   events_->Text(kTrainRun, now.finished_steps, "configuration", SummaryWriter::Table(texts));
   events_->Text(kTrainRun, now.finished_steps, "variables",
                 absl::StrCat("```\n", FormatVariables(layout), "```\n"));
-  if (!options_.hparams.empty()) events_->HParams("", now.finished_steps, options_.hparams);
+  if (!options_.hparams.empty()) events_->HParams(kTrainRun, now.finished_steps, options_.hparams);
 }
 
 // Records the points of the interval that ends now.

@@ -54,11 +54,10 @@ struct ReportOptions {
 // percentage that is done and the time left.
 //
 // Event files: the run "train" has the means of each report interval of training loops, the numbers
-// of the dynamic tables (TablePoints), the texts "configuration" and "variables", and histograms
-// (HistogramRecorder). A report of the program is in the run that the program names. The run
-// "worker/0" has "steps_per_second" and "step_seconds", the mean time of a step, of worker 0 in
-// each interval, and so on up to worker 127. The directory itself has the hyperparameters. The x
-// axis is training steps.
+// of the dynamic tables (TablePoints), the texts "configuration" and "variables", the
+// hyperparameters, and histograms (HistogramRecorder). A report of the program is in the run that
+// the program names. The run "worker/0" has "steps_per_second" and "step_seconds", the mean time of
+// a step, of worker 0 in each interval, and so on up to worker 127. The x axis is training steps.
 class Reporter : public ProgressSink, public std::enable_shared_from_this<Reporter> {
  public:
   // REQUIRES: `executor` and `clock` outlive this and its timers.
