@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "tools/launch/launch.h"
 #include "tools/launch/merged_log.h"
+#include "tools/launch/ps_command.h"
 #include "tools/launch/restart_policy.h"
 #include "tools/launch/supervisor.h"
 #include "tools/launch/task_list.h"
@@ -26,6 +27,26 @@ using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
 constexpr ExitStatus kKilled = {0, SIGKILL};
+
+// ---- PsCommand
+
+TEST(PsCommandTest, AParameterServerOfAPythonProgramIsTheStockBinaryWithItsFlags) {
+  EXPECT_THAT(PsCommand({"/usr/bin/python3.11", "-u", "train.py", "data", "--log_format=json",
+                         "--checkpoint_every=10s", "--rate=0.1", "--min_free_disk=1G"},
+                        "/opt/ps_server"),
+              ElementsAre("/opt/ps_server", "--log_format=json"));
+}
+
+TEST(PsCommandTest, AnyOtherProgramIsEveryTask) {
+  for (const char* const name : {"./train", "python3-config", "/python3/train", "pythonic"}) {
+    EXPECT_THAT(PsCommand({name, "--log_dir=/logs"}, "/opt/ps_server"),
+                ElementsAre(name, "--log_dir=/logs"));
+  }
+}
+
+TEST(PsCommandTest, WithoutTheStockBinaryPythonIsEveryTask) {
+  EXPECT_THAT(PsCommand({"python3", "train.py"}, ""), ElementsAre("python3", "train.py"));
+}
 
 // ---- RestartPolicy
 

@@ -20,6 +20,7 @@
 #include "tools/launch/child_process.h"
 #include "tools/launch/merged_log.h"
 #include "tools/launch/poll_until.h"
+#include "tools/launch/ps_command.h"
 #include "tools/launch/supervisor.h"
 #include "tools/launch/task_list.h"
 #include "tools/launch/usage.h"
@@ -63,6 +64,7 @@ class Launcher {
   Launcher(const LaunchOptions& options, TaskList tasks, WorkingDirectory directory, uint64_t seed)
       : options_(options),
         tasks_(std::move(tasks)),
+        ps_command_(PsCommand(options.command, InstalledPsServer())),
         directory_(std::move(directory)),
         terminal_(StandardErrorTerminal()),
         log_({tasks_.names(), "launch", terminal_.color, WriteStandardError}),
@@ -175,7 +177,7 @@ class Launcher {
   void Start(int task) {
     if (!supervisor_.starts()) return Do(supervisor_.OnCannotStart(task, Now()));
     ChildOptions child;
-    child.command = options_.command;
+    child.command = tasks_.ids()[task].role == Role::kPs ? ps_command_ : options_.command;
     child.environment =
         directory_.Environment(options_.evaluator ? WorkingDirectory::LastCheckpoint::kScored
                                                   : WorkingDirectory::LastCheckpoint::kUnwanted);
@@ -192,6 +194,7 @@ class Launcher {
 
   const LaunchOptions& options_;
   const TaskList tasks_;
+  const std::vector<std::string> ps_command_;
   const WorkingDirectory directory_;
   const Terminal terminal_;
   InteractiveSignals signals_;

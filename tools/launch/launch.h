@@ -14,8 +14,8 @@ namespace divvy {
 struct LaunchOptions {
   int ps = 2;
   int workers = 2;
-  // The program and its arguments, the same for every task. A name without a slash is looked up in
-  // PATH.
+  // The program and its arguments, the same for every task, but ps_command.h has what parameter
+  // servers run for a Python program. A name without a slash is looked up in PATH.
   std::vector<std::string> command;
   // A directory for the tasks' output, <task>.log; empty: none.
   std::string logs;
