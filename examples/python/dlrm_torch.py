@@ -1,6 +1,5 @@
-"""Whether an advertisement is clicked: Facebook's DLRM. A perceptron makes a vector of the counts,
-a table has one for each category, and the model takes the dot of every pair of vectors. Without a
-file of Criteo's logs it generates clicks.
+"""Whether an advertisement is clicked: Facebook's DLRM takes the dot of every pair of vectors, of
+categories and of the counts. Without a file of Criteo's logs it generates clicks.
 
     python3 examples/python/dlrm_torch.py [train.txt]
 """
@@ -30,10 +29,11 @@ CLICKS = divvy.criteo(FILE, by_column=True) if FILE else planted()
 class Dlrm(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        layer, relu = torch.nn.Linear, torch.nn.ReLU
-        self.bottom = torch.nn.Sequential(layer(COUNTS, 64), relu(), layer(64, WIDTH))
+        nn = torch.nn
         self.pairs = torch.triu_indices(FIELDS + 1, FIELDS + 1, offset=1)
-        self.top = torch.nn.Sequential(layer(WIDTH + self.pairs.shape[1], 64), relu(), layer(64, 1))
+        self.bottom = nn.Sequential(nn.Linear(COUNTS, 64), nn.ReLU(), nn.Linear(64, WIDTH))
+        self.top = nn.Sequential(nn.Linear(WIDTH + len(self.pairs[0]), 64), nn.ReLU(),
+                                 nn.Linear(64, 1))
 
     def forward(self, dense, rows):
         bottom = self.bottom(torch.log1p(dense.clamp(min=0)))
@@ -44,16 +44,15 @@ class Dlrm(torch.nn.Module):
 
 categories = dt.Embedding("categories", WIDTH, optimizer=divvy.RowwiseAdagrad(0.1, 1e-6),
                           initializer=divvy.RandomNormal(0, 0.2))
+LOSS = torch.nn.BCEWithLogitsLoss(reduction="none")
 model = dt.Module("dlrm", Dlrm(), optimizer=divvy.Adagrad(0.05))
 
 
 @dt.step
 def train(batch):
-    logits = model(batch["dense"], categories(batch["sparse"]))
-    losses = torch.nn.functional.binary_cross_entropy_with_logits(
-        logits, batch["label"], reduction="none")
-    losses.mean().backward()
-    return {"loss": losses}
+    loss = LOSS(model(batch["dense"], categories(batch["sparse"])), batch["label"])
+    loss.mean().backward()
+    return {"loss": loss}
 
 
 @dt.step(read_only=True)

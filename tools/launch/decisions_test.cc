@@ -31,10 +31,10 @@ constexpr ExitStatus kKilled = {0, SIGKILL};
 // ---- PsCommand
 
 TEST(PsCommandTest, AParameterServerOfAPythonProgramIsTheStockBinaryWithItsFlags) {
-  EXPECT_THAT(PsCommand({"/usr/bin/python3.11", "-u", "train.py", "data", "--log_dir=/logs",
+  EXPECT_THAT(PsCommand({"/usr/bin/python3.11", "-u", "train.py", "data", "--log_format=json",
                          "--checkpoint_every=10s", "--rate=0.1", "--min_free_disk=1G"},
                         "/opt/ps_server"),
-              ElementsAre("/opt/ps_server", "--log_dir=/logs"));
+              ElementsAre("/opt/ps_server", "--log_format=json"));
 }
 
 TEST(PsCommandTest, AnyOtherProgramIsEveryTask) {

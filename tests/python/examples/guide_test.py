@@ -39,9 +39,8 @@ def test_the_line_is_found_in_one_process(folder):
     assert "500 training steps" in output
 
 
-def test_the_line_is_found_by_a_cluster_whose_processes_are_killed(folder):
-    output = run(folder, "launch", "--ps=2", "--workers=2", "--chaos=1s",
-                 "--chaos_roles=worker,ps,coordinator", "--", sys.executable, "line.py")
+def test_the_line_is_found_by_a_cluster(folder):
+    output = run(folder, "launch", "--ps=2", "--workers=2", "--", sys.executable, "line.py")
     found = re.search(r"y = (\S+) a \+ (\S+) b \+ (\S+)", output)
     assert [round(float(one), 1) for one in found.groups()] == [3, -2, 1]
 
