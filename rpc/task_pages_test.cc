@@ -124,6 +124,59 @@ TEST(TaskPagesTest, EachPathHasItsPage) {
   EXPECT_THAT(none.body, HasSubstr("/metrics"));
 }
 
+// What a task has kept may quote names that others chose.
+TEST(TaskPagesTest, TracesAreAPageOfPicturesAndData) {
+  v1::GetTracesReply traces;
+  traces.set_job_id(7);
+  v1::TracedStep& step = *traces.add_last();
+  step.set_step(5);
+  step.set_attempt(1);
+  step.set_ordinal(41);
+  step.set_function("<script>train");
+  step.set_outcome(v1::Report::OK);
+  step.set_total_ns(10'000'000);
+  step.mutable_parts()->set_computed_ns(4'000'000);
+  step.mutable_parts()->set_committed_ns(4'000'000);
+  step.mutable_parts()->set_reported_ns(10'000'000);
+  v1::StepTrace::Call& commit = *step.mutable_parts()->add_calls();
+  commit.set_commit(true);
+  commit.set_since_ns(4'000'000);
+  commit.set_took_ns(6'000'000);
+  commit.set_served_ns(1'000'000);
+  TaskPages::Sources sources;
+  sources.status = Chief;
+  sources.traces = [&traces] { return traces; };
+  const TaskPages pages(sources);
+  const HttpPage page = pages.Page("/tracez");
+  EXPECT_EQ(page.status, 200);
+  EXPECT_THAT(page.content_type, HasSubstr("text/html"));
+  EXPECT_THAT(
+      page.body,
+      AllOf(HasSubstr("&lt;script&gt;train, training step 42, worker 0: 10 ms, ok"),
+            HasSubstr("<rect class=\"compute\" x=\"80.0\" y=\"2\" width=\"288.0\""),
+            HasSubstr("<title>commit: 6 ms, at the ps 1 ms</title>"), Not(HasSubstr("<script"))));
+  EXPECT_EQ(nlohmann::json::parse(pages.Page("/tracez.json").body)["last"][0]["traceparent"],
+            "00-00000000000000070000000000000005-0000000000000001-01");
+  // A task that has kept nothing.
+  sources.traces = nullptr;
+  EXPECT_THAT(TaskPages(sources).Page("/tracez").body, HasSubstr("none yet"));
+}
+
+TEST(TaskPagesTest, PullsAndCommitsAreATableOfAParameterServer) {
+  v1::GetTracesReply traces;
+  v1::ServedCall& call = *traces.add_last_calls();
+  call.set_commit(true);
+  call.set_step(5);
+  call.set_took_ns(3'000'000);
+  call.set_refusal("<b>no");
+  TaskPages::Sources sources;
+  sources.status = Ps;
+  sources.traces = [&traces] { return traces; };
+  EXPECT_THAT(TaskPages(sources).Page("/tracez").body,
+              AllOf(HasSubstr("<td>commit</td><td>3 ms</td>"), HasSubstr("&lt;b&gt;no"),
+                    HasSubstr("<h1>ps 3: ")));
+}
+
 TEST(TaskPagesTest, MetricsTellTheDevices) {
   v1::TaskStatus status;
   status.set_job(v1::WORKER);
