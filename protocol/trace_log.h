@@ -29,6 +29,7 @@ struct TracedStep {
   // Coordinator: until the dispatch. The first attempt counts from the program's call, and a retry
   // from the end of the attempt before it. About 0 for a loop, which makes a step when a worker has
   // room. Worker: 0.
+  absl::Duration queued = {};
   // Coordinator: from the dispatch to the report, or to the loss of the worker. Worker: from the
   // arrival of the dispatch to the report.
   absl::Duration total = {};

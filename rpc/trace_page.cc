@@ -135,8 +135,8 @@ std::string CallsPart(uint64_t job_id, absl::string_view title,
         "class=\"%s\" width=\"%.1f\" height=\"12\"/></svg></td><td>%d</td><td>%s</td><td>%d</td>"
         "<td>%d</td><td>%d</td><td>%s</td><td>%s</td></tr>\n",
         kind, TimeText(absl::Nanoseconds(call->took_ns())), kind, width, call->step(),
-        TraceIdOf(job_id, call->step()), call->session(), call->rows(), call->bytes(),
-        Ago(now, call->ended_ns()),
+        call->step() == 0 ? "" : TraceIdOf(job_id, call->step()), call->session(), call->rows(),
+        call->bytes(), Ago(now, call->ended_ns()),
         call->duplicate() ? "had been applied before" : HtmlEscaped(call->refusal()));
   }
   return part + "</table>\n";

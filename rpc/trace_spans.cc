@@ -84,7 +84,7 @@ Json CallsAsJson(uint64_t job_id, const google::protobuf::RepeatedPtrField<v1::S
   Json all = Json::array();
   for (const v1::ServedCall& call : calls) {
     all.push_back(AsJson(call));
-    all.back()["trace_id"] = TraceIdOf(job_id, call.step());
+    if (call.step() != 0) all.back()["trace_id"] = TraceIdOf(job_id, call.step());
   }
   return all;
 }

@@ -499,7 +499,7 @@ TEST_F(OperationsTest, AnOperatorSeesWhereTheTimeOfAStepWentOverAllRoles) {
   EXPECT_THAT(last,
               ContainsRegex(", training step [0-9]+, worker [01].*: [0-9.]+ [mun]?s.*, ok, "));
   EXPECT_THAT(last,
-              ContainsRegex("traceparent 00-[0-9a-f]{32}-0000000000000001-01, entry [0-9]+\n"));
+              ContainsRegex("traceparent 00-[0-9a-f]{32}-[0-9a-f]{16}-01, entry [0-9]+\n"));
   EXPECT_THAT(last, ContainsRegex("  chief      dispatch +[0-9.]+ [mun]?s \\|"));
   EXPECT_THAT(last, ContainsRegex("  worker [01]   compute +[0-9.]+ [mun]?s \\|"));
   EXPECT_THAT(last,
