@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <deque>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "base/clock.h"
@@ -105,8 +106,16 @@ Kept& GetKept() {
   return *kept;
 }
 
+// At most kMostKeptText bytes. A text that was cut says so at its end.
+std::string Shortened(const std::string& text) {
+  if (text.size() <= kMostKeptText) return text;
+  constexpr size_t kMark = 40;
+  constexpr size_t kKept = kMostKeptText - kMark;
+  return text.substr(0, kKept) + "... [" + std::to_string(text.size() - kKept) + " more bytes]";
+}
+
 void Keep(const LogEntry& entry) {
-  LoggedEntry logged{Clock::Real().WallTime(), entry.severity, entry.text.substr(0, kMostKeptText),
+  LoggedEntry logged{Clock::Real().WallTime(), entry.severity, Shortened(entry.text),
                      BaseName(entry.file), entry.line};
   Kept& kept = GetKept();
   MutexLock lock(kept.mu);

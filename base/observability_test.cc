@@ -130,7 +130,7 @@ TEST(LogTest, TheLastWarningsAreKept) {
   EXPECT_EQ(kept[48].text, "warning 59");
   EXPECT_EQ(kept[48].severity, Severity::kWarning);
   EXPECT_EQ(kept[49].severity, Severity::kError);
-  EXPECT_EQ(kept[49].text, std::string(2000, 'x'));
+  EXPECT_EQ(kept[49].text, std::string(1960, 'x') + "... [8040 more bytes]");
   EXPECT_GE(kept[0].at, begin);
 }
 
@@ -163,6 +163,11 @@ TEST(LogTest, WhatIsKeptOfTheLogIsBounded) {
   for (const LoggedEntry& entry : LastEntries().entries) bytes += entry.text.size();
   EXPECT_LE(bytes, RecentLog::kMostBytes);
   EXPECT_GT(bytes, RecentLog::kMostBytes - 2001);
+  // A text of just the limit is whole.
+  SetLogSink([](const LogEntry&) {});
+  DIVVY_LOG(INFO) << std::string(2000, 'y');
+  SetLogSink(nullptr);
+  EXPECT_EQ(LastEntries(1).entries[0].text, std::string(2000, 'y'));
 }
 
 TEST(LogTest, LinesOfManyThreadsStayWhole) {

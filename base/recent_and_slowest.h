@@ -19,38 +19,55 @@ namespace divvy {
 //
 //   RecentAndSlowest<Call> calls({/*last=*/64, /*slowest=*/32});
 //   calls.Add(clock.Elapsed(), took, call);
+//
+// The window is cut into ten slices, and the slowest of each slice are kept. So a value that was
+// faster than older ones is still known when those leave the window.
 template <typename T>
 class RecentAndSlowest {
  public:
   struct Options {
-    // How many are kept; each at least 1.
+    // How many are kept; each at least 1. `slowest` is for each slice: eleven slices, the oldest
+    // and the newest of them incomplete, may be in the window.
     size_t last = 64, slowest = 32;
-    // For how long a slow one is kept.
+    // For how long a slow one is kept. More than 0.
     absl::Duration window = absl::Minutes(10);
   };
-  // Which of the two a value is considered for.
-  enum class Keep : uint8_t { kIfSlow, kAnyway };
 
   explicit RecentAndSlowest(Options options = {}) : options_(options) {}
 
-  // Adds what ended at `now`, which never goes back. kAnyway: it is among the last for sure.
-  void Add(absl::Duration now, absl::Duration took, T value, Keep keep = Keep::kAnyway) {
+  // In all methods `now` never goes back.
+
+  // The value ended at `now`. It is one of the last, and of the slowest if it was slow.
+  void Add(absl::Duration now, absl::Duration took, T value) {
+    AddIfSlow(now, took, value);
+    AddToLast(std::move(value));
+  }
+  // It does not count as slow, however long it took.
+  void AddToLast(T value) {
     MutexLock lock(mu_);
-    DropOld(now);
-    if (slowest_.size() < options_.slowest || took > least_) {
-      if (slowest_.size() == options_.slowest) slowest_.erase(Least());
-      slowest_.push_back({now, took, value});
-      NoteLeast();
-    }
-    if (keep == Keep::kIfSlow) return;
     last_.push_back(std::move(value));
     if (last_.size() > options_.last) last_.pop_front();
   }
-  // A value is kept among the slowest if it takes longer than this; -infinite: any is.
-  absl::Duration Threshold(absl::Duration now) {
+  // It is not one of the last.
+  void AddIfSlow(absl::Duration now, absl::Duration took, const T& value) {
     MutexLock lock(mu_);
-    DropOld(now);
-    return slowest_.size() < options_.slowest ? -absl::InfiniteDuration() : least_;
+    Slice& slice = NewestSlice(now);
+    if (slice.slow.size() < options_.slowest) {
+      slice.slow.push_back({now, took, value});
+    } else if (took > slice.least) {
+      *Least(slice) = {now, took, value};
+    } else {
+      return;
+    }
+    slice.least = Least(slice)->took;
+  }
+  // AddIfSlow at `now` keeps a value that took longer than this; -infinite: any value.
+  absl::Duration Threshold(absl::Duration now) const {
+    MutexLock lock(mu_);
+    if (slices_.empty() || slices_.back().number != NumberAt(now) ||
+        slices_.back().slow.size() < options_.slowest)
+      return -absl::InfiniteDuration();
+    return slices_.back().least;
   }
 
   // The oldest first.
@@ -58,50 +75,60 @@ class RecentAndSlowest {
     MutexLock lock(mu_);
     return {last_.begin(), last_.end()};
   }
-  // The slowest first, of those that ended within the window before `now`.
+  // At most Options::slowest, the slowest first, of those that ended within the window before
+  // `now`.
   std::vector<T> Slowest(absl::Duration now) const {
     std::vector<Slow> slow;
     {
       MutexLock lock(mu_);
-      slow = slowest_;
+      for (const Slice& slice : slices_) {
+        for (const Slow& each : slice.slow) {
+          if (now - each.at <= options_.window) slow.push_back(each);
+        }
+      }
     }
     std::stable_sort(slow.begin(), slow.end(),
                      [](const Slow& a, const Slow& b) { return a.took > b.took; });
     std::vector<T> values;
-    for (Slow& each : slow) {
-      if (now - each.at <= options_.window) values.push_back(std::move(each.value));
-    }
+    for (size_t i = 0; i < std::min(slow.size(), options_.slowest); ++i)
+      values.push_back(std::move(slow[i].value));
     return values;
   }
 
  private:
+  static constexpr int64_t kSlices = 10;
+
   struct Slow {
     absl::Duration at, took;
     T value;
   };
-  typename std::vector<Slow>::iterator Least() DIVVY_REQUIRES(mu_) {
-    return std::min_element(slowest_.begin(), slowest_.end(),
+  struct Slice {
+    // The time of its begin, in slices.
+    int64_t number = 0;
+    std::vector<Slow> slow = {};
+    // The least time in `slow`.
+    absl::Duration least = {};
+  };
+  static typename std::vector<Slow>::iterator Least(Slice& slice) {
+    return std::min_element(slice.slow.begin(), slice.slow.end(),
                             [](const Slow& a, const Slow& b) { return a.took < b.took; });
   }
-  void NoteLeast() DIVVY_REQUIRES(mu_) {
-    least_ = slowest_.empty() ? absl::ZeroDuration() : Least()->took;
+  int64_t NumberAt(absl::Duration now) const {
+    absl::Duration rest;
+    return absl::IDivDuration(now, options_.window / kSlices, &rest);
   }
-  // They are in the order in which they ended.
-  void DropOld(absl::Duration now) DIVVY_REQUIRES(mu_) {
-    if (slowest_.empty() || now - slowest_.front().at <= options_.window) return;
-    slowest_.erase(slowest_.begin(),
-                   std::find_if(slowest_.begin(), slowest_.end(), [&](const Slow& each) {
-                     return now - each.at <= options_.window;
-                   }));
-    NoteLeast();
+  // Forgets the slices that are wholly before the window.
+  Slice& NewestSlice(absl::Duration now) DIVVY_REQUIRES(mu_) {
+    const int64_t number = NumberAt(now);
+    if (slices_.empty() || slices_.back().number < number) slices_.push_back({number});
+    while (slices_.front().number < number - kSlices) slices_.pop_front();
+    return slices_.back();
   }
 
   const Options options_;
   mutable Mutex mu_;
   std::deque<T> last_ DIVVY_GUARDED_BY(mu_);
-  std::vector<Slow> slowest_ DIVVY_GUARDED_BY(mu_);
-  // The least time in slowest_.
-  absl::Duration least_ DIVVY_GUARDED_BY(mu_);
+  std::deque<Slice> slices_ DIVVY_GUARDED_BY(mu_);
 };
 
 }  // namespace divvy

@@ -36,10 +36,11 @@ TEST(RecentAndSlowestTest, TheSlowestAreKeptHoweverManyCome) {
   EXPECT_THAT(kept.Slowest(S(1)), ElementsAre(2, 4));
 }
 
-TEST(RecentAndSlowestTest, AValueThatMustBeSlowIsNotAmongTheLast) {
+TEST(RecentAndSlowestTest, AValueMayBeOfOneKindOnly) {
   Kept kept(Small());
-  kept.Add(S(1), S(9), 1, Kept::Keep::kIfSlow);
-  EXPECT_THAT(kept.Last(), IsEmpty());
+  kept.AddIfSlow(S(1), S(9), 1);
+  kept.AddToLast(2);
+  EXPECT_THAT(kept.Last(), ElementsAre(2));
   EXPECT_THAT(kept.Slowest(S(1)), ElementsAre(1));
 }
 
@@ -54,7 +55,23 @@ TEST(RecentAndSlowestTest, ASlowOneIsForgottenAfterTheWindow) {
   EXPECT_THAT(kept.Slowest(S(120)), ElementsAre(2, 3));
 }
 
-TEST(RecentAndSlowestTest, TheThresholdIsTheLeastOfTheSlowest) {
+// A value that is faster than 32 older ones is one of the slowest when those have left the window.
+TEST(RecentAndSlowestTest, OneThatLostAgainstOlderOnesIsShownWhenTheyAreForgotten) {
+  RecentAndSlowest<int> kept;
+  for (int i = 0; i < 32; ++i) kept.Add(S(i), S(7), i);
+  kept.Add(S(9 * 60), S(5), 100);
+  kept.Add(S(10 * 60 + 40), absl::Milliseconds(1), 101);
+  EXPECT_THAT(kept.Slowest(S(10 * 60 + 41)), ElementsAre(100, 101));
+}
+
+TEST(RecentAndSlowestTest, NoMoreAreShownThanWantedHoweverLongItLasts) {
+  Kept kept(Small());
+  for (int i = 0; i < 10'000; ++i) kept.Add(S(i), S(i), i);
+  EXPECT_THAT(kept.Slowest(S(9'999)), ElementsAre(9'999, 9'998));
+  EXPECT_THAT(kept.Slowest(S(20'000)), IsEmpty());
+}
+
+TEST(RecentAndSlowestTest, TheThresholdIsTheLeastOfTheSlowestOfTheSlice) {
   Kept kept(Small());
   EXPECT_EQ(kept.Threshold(S(0)), -absl::InfiniteDuration());
   kept.Add(S(0), S(9), 1);
@@ -63,7 +80,7 @@ TEST(RecentAndSlowestTest, TheThresholdIsTheLeastOfTheSlowest) {
   EXPECT_EQ(kept.Threshold(S(1)), S(5));
   kept.Add(S(2), S(7), 3);
   EXPECT_EQ(kept.Threshold(S(2)), S(7));
-  EXPECT_EQ(kept.Threshold(S(101)), -absl::InfiniteDuration());
+  EXPECT_EQ(kept.Threshold(S(10)), -absl::InfiniteDuration()) << "the next slice";
 }
 
 }  // namespace

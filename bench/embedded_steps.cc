@@ -4,9 +4,14 @@
 // scheduling, dispatch, the step's thread, the commit's bookkeeping and the report. The ceiling is
 // the cost of threads alone: as many threads as there are workers post the same number of empty
 // tasks to a ThreadPoolExecutor and wait for each.
+//
+// Then what traces cost (protocol/trace_log.h): the same steps, sampled as in a job, and with a
+// trace of every step, which is the worst case. The ceiling is the same without traces. A figure is
+// measured in a cluster of its own, and the clusters take turns.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/flags/parse.h"
@@ -17,7 +22,9 @@
 #include "base/process.h"
 #include "base/status_macros.h"
 #include "bench/rounds.h"
+#include "program/embedded.h"
 #include "program/main.h"
+#include "protocol/trace_log.h"
 #include "strategy/step.h"
 
 namespace divvy::bench {
@@ -71,6 +78,47 @@ absl::Status RunSteps(Coordinator& coordinator) {
   return coordinator.Join();
 }
 
+// A cluster with a trace log for each role, or none.
+class TracedCluster {
+ public:
+  // `most_gap`: as TraceLog's. Nullopt: no traces.
+  explicit TracedCluster(std::optional<absl::Duration> most_gap) {
+    setup_.options.num_ps = 1;
+    setup_.options.num_workers = 1;
+    if (!most_gap) return;
+    setup_.coordinator.core.traces = &of_coordinator_.emplace(*most_gap);
+    setup_.worker.traces = &of_worker_.emplace();
+  }
+  absl::Status Start() {
+    ASSIGN_OR_RETURN(cluster_, EmbeddedCluster::Start(setup_));
+    return absl::OkStatus();
+  }
+  Coordinator& coordinator() { return cluster_->coordinator(); }
+  size_t num_traced() const { return of_coordinator_ ? of_coordinator_->Last().size() : 0; }
+
+ private:
+  EmbeddedSetup setup_;
+  std::optional<TraceLog> of_coordinator_, of_worker_;
+  std::unique_ptr<EmbeddedCluster> cluster_;
+};
+
+absl::Status MeasureTraces() {
+  TracedCluster without(std::nullopt), sampled(TraceLog::kMostGap), all(absl::ZeroDuration());
+  absl::Status status;
+  for (TracedCluster* const cluster : {&without, &sampled, &all}) RETURN_IF_ERROR(cluster->Start());
+  const auto steps_of = [&status](TracedCluster& cluster) {
+    return [&status, &cluster] { status.Update(RunSteps(cluster.coordinator())); };
+  };
+  for (const Comparison& comparison :
+       CompareAll({{"empty steps, traced as in a job", steps_of(sampled)},
+                   {"empty steps, each of them traced", steps_of(all)}},
+                  {"without traces", steps_of(without)}, kSteps))
+    Show("embedded_steps", comparison, {"/s"});
+  if (status.ok() && (sampled.num_traced() == 0 || all.num_traced() == 0))
+    return absl::InternalError("no step was traced");
+  return status;
+}
+
 absl::Status Measure(int workers) {
   EmbeddedOptions options;
   options.num_ps = 1;
@@ -97,6 +145,10 @@ int Main() {
       std::fprintf(stderr, "%s\n", status.ToString().c_str());
       return EXIT_FAILURE;
     }
+  }
+  if (const absl::Status status = MeasureTraces(); !status.ok()) {
+    std::fprintf(stderr, "%s\n", status.ToString().c_str());
+    return EXIT_FAILURE;
   }
   ShowPeakMemory();
   return EXIT_SUCCESS;

@@ -9,7 +9,7 @@ absl::Duration TraceLog::AskFor(absl::Duration now) {
   {
     MutexLock lock(mu_);
     const absl::Duration gap = now - last_sample_;
-    if (gap >= kMostGap || (++not_sampled_ >= kEach && gap >= kLeastGap)) {
+    if (gap >= most_gap_ || (++not_sampled_ >= kEach && gap >= kLeastGap)) {
       not_sampled_ = 0;
       last_sample_ = now;
       return absl::ZeroDuration();
@@ -18,11 +18,11 @@ absl::Duration TraceLog::AskFor(absl::Duration now) {
   return std::max(kept_.Threshold(now), absl::Nanoseconds(1));
 }
 
-void TraceLog::Add(TracedStep run, absl::Duration took, absl::Duration asked) {
-  using Keep = RecentAndSlowest<TracedStep>::Keep;
-  const bool anyway = asked == absl::ZeroDuration() || !run.outcome;
-  const absl::Duration now = run.ended;
-  kept_.Add(now, took, std::move(run), anyway ? Keep::kAnyway : Keep::kIfSlow);
+void TraceLog::Add(TracedStep run, absl::Duration asked) {
+  if (!run.outcome) return kept_.AddToLast(std::move(run));
+  const absl::Duration now = run.ended, took = run.total;
+  if (asked == absl::ZeroDuration()) return kept_.Add(now, took, std::move(run));
+  kept_.AddIfSlow(now, took, run);
 }
 
 }  // namespace divvy

@@ -26,21 +26,24 @@ struct TracedStep {
   std::optional<StepOutcome> outcome = {};
   // Clock::Elapsed of the task that keeps it.
   absl::Duration ended = {};
-  // Coordinator: from the program's call to the dispatch, with all attempts before this one.
-  // Worker: 0.
+  // Coordinator: until the dispatch. The first attempt counts from the program's call, and a retry
+  // from the end of the attempt before it. About 0 for a loop, which makes a step when a worker has
+  // room. Worker: 0.
   absl::Duration queued = {};
   // Coordinator: from the dispatch to the report, or to the loss of the worker. Worker: from the
   // arrival of the dispatch to the report.
   absl::Duration total = {};
-  // Absent: the worker was lost.
+  // Absent: the worker was lost, or was faster than the coordinator wanted to hear of.
   std::optional<StepTrace> parts = {};
 };
 
 // Decides which steps are traced, and keeps the last of them and the slowest of ten minutes. A step
-// is traced if it is sampled, or if it turns out to be one of the slowest.
+// is traced if it is sampled, or if it turns out to be one of the slowest of its minute. All times
+// that are compared are TracedStep::total.
 //
-// Sampled is each 64th step, but at most 200 a second; and where steps are rarer, up to ten a
-// second. So the picture of a job with one step a second is as good as that of a job with 10,000.
+// Of many steps one in 64 is sampled, but at most 200 a second. Where steps are rarer, up to ten a
+// second are. So the picture of a job with one step a second is as good as that of a job with
+// 10,000 (`//bench:embedded_steps` shows what it costs).
 //
 // Thread-safe. A core writes to it, and nothing that a step does depends on it. It has no clock:
 // `now` is the core's Clock::Elapsed.
@@ -50,11 +53,14 @@ class TraceLog {
   static constexpr absl::Duration kLeastGap = absl::Milliseconds(5);
   static constexpr absl::Duration kMostGap = absl::Milliseconds(100);
 
+  // `most_gap`: a step that comes so long after the last sampled one is sampled, too; 0: each is.
+  explicit TraceLog(absl::Duration most_gap = kMostGap) : most_gap_(most_gap) {}
+
   // Dispatch::trace_over of a step that is dispatched now; 0: it is sampled.
   absl::Duration AskFor(absl::Duration now);
-  // Keeps the run. It is among the last if it was sampled (`asked` is 0) or its worker was lost,
-  // and among the slowest if so few took longer than `took`.
-  void Add(TracedStep run, absl::Duration took, absl::Duration asked);
+  // Keeps the run for Last if it was sampled (`asked` is 0), and for Slowest if it was slow. A run
+  // whose worker was lost is kept for Last only: its time is that of the detection of the loss.
+  void Add(TracedStep run, absl::Duration asked);
 
   // The oldest first.
   std::vector<TracedStep> Last() const { return kept_.Last(); }
@@ -62,6 +68,7 @@ class TraceLog {
   std::vector<TracedStep> Slowest(absl::Duration now) const { return kept_.Slowest(now); }
 
  private:
+  const absl::Duration most_gap_;
   RecentAndSlowest<TracedStep> kept_;
   Mutex mu_;
   int not_sampled_ DIVVY_GUARDED_BY(mu_) = 0;

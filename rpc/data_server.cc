@@ -230,6 +230,8 @@ class Receiver : public MessageReceiver {
     // The client's memory for this transfer. Null: none.
     std::shared_ptr<wire::Region> region;
     wire::PayloadFiller filler;
+    // Clock::Elapsed when it was whole.
+    absl::Duration whole_at;
   };
 
   absl::Status Begin(IncomingMessage first) {
@@ -327,6 +329,7 @@ class Receiver : public MessageReceiver {
   }
 
   void Complete(std::unique_ptr<Arriving> whole) {
+    whole->whole_at = Clock::Real().Elapsed();
     const int64_t bytes = ReplyBytes(environment_->handler, whole->request);
     if (bytes == 0) return Ask(std::move(whole));
     const uint64_t id = whole->id;
@@ -347,12 +350,13 @@ class Receiver : public MessageReceiver {
     std::unique_ptr<Arriving> whole = std::move(found->second);
     waiting_.erase(found);
     if (status.ok()) return Ask(std::move(whole));
-    NoteRefused(status);
+    DataOutcome outcome = OutcomeOf(whole->request);
+    outcome.took = Clock::Real().Elapsed() - whole->whole_at;
+    NoteRefused(std::move(outcome), status);
     Answer(id, status, nullptr, nullptr);
   }
 
-  void NoteRefused(const absl::Status& why) {
-    DataOutcome outcome{KindOf(Request())};
+  void NoteRefused(DataOutcome outcome, const absl::Status& why) {
     outcome.status = why;
     environment_->handler.OnAnswered(outcome);
   }
@@ -361,7 +365,7 @@ class Receiver : public MessageReceiver {
     const auto done = [weak = call_.weak_from_this(), this, environment = environment_,
                        id = whole->id, memory = whole->memory, reply_memory = whole->reply_memory,
                        region = whole->region, asked = OutcomeOf(whole->request),
-                       since = Clock::Real().Elapsed()](absl::StatusOr<Reply> reply) {
+                       since = whole->whole_at](absl::StatusOr<Reply> reply) {
       if (!environment->answers.Enter()) return;
       DataOutcome outcome = asked;
       outcome.status = reply.status();
@@ -385,7 +389,7 @@ class Receiver : public MessageReceiver {
   absl::Status Refuse(const absl::Status& why) {
     refused_ = arriving_->id;
     arriving_ = nullptr;
-    NoteRefused(why);
+    NoteRefused(DataOutcome{KindOf(Request())}, why);
     Answer(refused_, why, nullptr, nullptr);
     return absl::OkStatus();
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/executor.h"
 #include "base/mutex.h"
 #include "base/process.h"
@@ -359,6 +360,23 @@ TEST_F(DataTest, APullIsCarriedOutWhenThereIsMemoryForItsReplyWhichIsGivenBackWh
   }
   EXPECT_TRUE(answer->Take().ok());
   EXPECT_EQ(handler_.released.Take(), reserved.ticket);
+}
+
+// A ps says how long it had the request. The wait for memory is a part of that.
+TEST_F(DataTest, TheWaitForTheMemoryOfAReplyIsServedTime) {
+  handler_.grants_at_once = false;
+  handler_.reply_bytes = 12;
+  const auto answer = SendPull();
+  auto reserved = handler_.reservations.Take();
+  const absl::Duration before = Clock::Real().Elapsed();
+  handler_.grants_at_once = true;
+  for (int i = 0; i < 20; ++i) ExpectCommitWorks();
+  const absl::Duration waited = Clock::Real().Elapsed() - before;
+  reserved.granted(absl::OkStatus());
+  handler_.pulls.Take().done(PullReply{});
+  const absl::StatusOr<PullReply> reply = answer->Take();
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_GE(reply->served, waited);
 }
 
 TEST_F(DataTest, AReplyThatHasNoMemoryIsARefusalAndTheStreamGoesOn) {

@@ -113,7 +113,7 @@ std::string JobRows(const v1::CoordinatorStatus& job, absl::Time now) {
     absl::StrAppend(&checkpoints, "; the last one ",
                     SpanText(now - absl::FromUnixNanos(saved.last_success_ns())), " ago, ",
                     BytesText(static_cast<double>(saved.last_bytes())), " in ",
-                    SecondsText(saved.last_duration_ns()));
+                    TimeText(absl::Nanoseconds(saved.last_duration_ns())));
   absl::StrAppend(&checkpoints, "; ", job.finished_steps() - job.durable_steps(),
                   " steps are in none");
   absl::StrAppend(
@@ -145,8 +145,8 @@ std::vector<std::string> TaskCells(const v1::TaskStatus& task, const v1::TaskSta
     load = absl::StrCat(NumberText(worker.steps_per_second()), " steps/s, waits for data ",
                         absl::StrFormat("%.0f %%", 100 * worker.input_wait_share()));
     if (worker.step_p50_ns() > 0)
-      steps =
-          absl::StrCat(SecondsText(worker.step_p50_ns()), " / ", SecondsText(worker.step_p99_ns()));
+      steps = absl::StrCat(TimeText(absl::Nanoseconds(worker.step_p50_ns())), " / ",
+                           TimeText(absl::Nanoseconds(worker.step_p99_ns())));
   }
   std::vector<std::string> notes;
   for (const v1::TaskStatus::Finding& finding : whole.findings()) {

@@ -87,7 +87,7 @@ TEST(StatusPageTest, OfACoordinatorHasARowForEachTask) {
   EXPECT_THAT(HtmlOf(chief, context),
               AllOf(HasSubstr("<td>ps 3</td><td>loading</td>"),
                     HasSubstr("<td>worker 1</td><td>running</td><td>1 min 5 s</td>"),
-                    HasSubstr("<td>2 ms / 30 ms</td><td>straggler</td>"), HasSubstr("12.5/s"),
+                    HasSubstr("<td>2.00 ms / 30.0 ms</td><td>straggler</td>"), HasSubstr("12.5/s"),
                     HasSubstr("<th>loss</th><td>0.25</td>"),
                     HasSubstr("7 made, 0 failed; the last one 1 min 0 s ago, 3.0 MiB in")));
 }

@@ -9,7 +9,6 @@
 #include "base/metrics.h"
 #include "base/process_metrics.h"
 #include "base/recent_log.h"
-#include "google/protobuf/util/json_util.h"
 #include "rpc/page_text.h"
 #include "rpc/peer_certificate.h"
 #include "rpc/status_page.h"
@@ -195,16 +194,7 @@ std::string MetricsOf(const v1::TaskStatus& status, bool serving,
   return registry.ToPrometheusText();
 }
 
-std::string JsonOf(const v1::TaskStatus& status) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.add_whitespace = true;
-  options.always_print_primitive_fields = true;
-  options.preserve_proto_field_names = true;
-  std::string json;
-  // It fails on text that is not UTF-8 alone, and all text of a status is.
-  if (!google::protobuf::util::MessageToJsonString(status, &json, options).ok()) return "{}\n";
-  return json;
-}
+std::string JsonOf(const v1::TaskStatus& status) { return JsonText(status, JsonLines::kMany); }
 
 // Each name is in one of the registries alone, as the format wants it.
 std::string TaskPages::Metrics() const {
@@ -231,7 +221,7 @@ v1::GetTracesReply TaskPages::Traces() const {
 
 std::string TaskPages::TraceHtml() const {
   const v1::TaskStatus status = sources_.status();
-  return TracePage(NameOfTask(status.job(), status.index()), Traces(), Clock::Real().WallTime());
+  return TracePage(status.job(), status.index(), Traces(), Clock::Real().WallTime());
 }
 
 HttpPage TaskPages::Readiness() const {

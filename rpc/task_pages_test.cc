@@ -150,11 +150,11 @@ TEST(TaskPagesTest, TracesAreAPageOfPicturesAndData) {
   const HttpPage page = pages.Page("/tracez");
   EXPECT_EQ(page.status, 200);
   EXPECT_THAT(page.content_type, HasSubstr("text/html"));
-  EXPECT_THAT(
-      page.body,
-      AllOf(HasSubstr("&lt;script&gt;train, training step 42, worker 0: 10 ms, ok"),
-            HasSubstr("<rect class=\"compute\" x=\"80.0\" y=\"2\" width=\"288.0\""),
-            HasSubstr("<title>commit: 6 ms, at the ps 1 ms</title>"), Not(HasSubstr("<script"))));
+  EXPECT_THAT(page.body,
+              AllOf(HasSubstr("&lt;script&gt;train, training step 42, worker 0: 10.0 ms, ok"),
+                    HasSubstr("<rect class=\"compute\" x=\"80.0\" y=\"2\" width=\"288.0\""),
+                    HasSubstr("<title>commit: 6.00 ms, at the ps 1.00 ms</title>"),
+                    Not(HasSubstr("<script"))));
   EXPECT_EQ(nlohmann::json::parse(pages.Page("/tracez.json").body)["last"][0]["traceparent"],
             "00-00000000000000070000000000000005-0000000000000001-01");
   // A task that has kept nothing.
@@ -173,7 +173,7 @@ TEST(TaskPagesTest, PullsAndCommitsAreATableOfAParameterServer) {
   sources.status = Ps;
   sources.traces = [&traces] { return traces; };
   EXPECT_THAT(TaskPages(sources).Page("/tracez").body,
-              AllOf(HasSubstr("<td>commit</td><td>3 ms</td>"), HasSubstr("&lt;b&gt;no"),
+              AllOf(HasSubstr("<td>commit</td><td>3.00 ms</td>"), HasSubstr("&lt;b&gt;no"),
                     HasSubstr("<h1>ps 3: ")));
 }
 

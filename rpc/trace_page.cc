@@ -1,11 +1,11 @@
 #include "rpc/trace_page.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "rpc/findings.h"
 #include "rpc/page_text.h"
 #include "rpc/trace_spans.h"
 
@@ -19,16 +19,13 @@ constexpr char kStyle[] =
     "h3{font-size:1em;margin:1.5em 0 0}p{margin:0;color:#666}"
     "th{text-align:left;font-weight:normal;color:#666;padding-right:2em}"
     "td{font-variant-numeric:tabular-nums;padding-right:2em}"
-    "text{font-size:12px;fill:#666}.queued{fill:#bbb}.dispatch,.report{fill:#9aa0a6}"
+    "text{font-size:12px;fill:#666}.queued{fill:#bbb}.dispatch,.report,.not{fill:#9aa0a6}"
     ".waits,.prepares{fill:#fdd663}.compute{fill:#1a73e8}.commits{fill:#a8dab5}"
     ".pull{fill:#f29900;fill-opacity:.6}.commit{fill:#188038;fill-opacity:.6}"
     ".served{fill:#222;fill-opacity:.5}.lost{fill:#d93025}";
 
-std::string TimeText(absl::Duration time) { return SecondsText(absl::ToInt64Nanoseconds(time)); }
-
 std::string Ago(absl::Time now, int64_t ended_ns) {
-  const absl::Duration ago = now - absl::FromUnixNanos(ended_ns);
-  return ago < absl::Seconds(1) ? "just now" : absl::StrCat(SpanText(ago), " ago");
+  return AgoText(now - absl::FromUnixNanos(ended_ns));
 }
 
 // ---- of a step ----------------------------------------------------------------------------------
@@ -42,7 +39,7 @@ class Picture {
     std::string words = absl::StrCat(span.name, ": ", TimeText(span.took));
     if (span.served > absl::ZeroDuration())
       absl::StrAppend(&words, ", at the ps ", TimeText(span.served));
-    if (span.retries > 0) absl::StrAppend(&words, ", sent ", span.retries + 1, " times");
+    if (span.retries > 0) absl::StrAppend(&words, ", ", TriesText(span));
     Box(span.name, span.begin, span.took, 2, kLane - 4, words);
     if (span.served > absl::ZeroDuration())
       Box("served", span.begin + (span.took - span.served) / 2, span.served, 5, kLane - 10, words);
@@ -95,13 +92,12 @@ std::string StepPart(uint64_t job_id, const v1::TracedStep& step, absl::Time now
                     "</td><td>", span.served > absl::ZeroDuration() ? TimeText(span.served) : "",
                     "</td></tr>\n");
   }
+  const std::string queue = QueueText(step), left_out = LeftOutText(step);
   return absl::StrCat(
-      "<h3>", HtmlEscaped(NameOf(step)), ": ", TimeText(LengthOf(step)), ", ", EndOf(step),
-      "</h3><p>", Ago(now, step.ended_ns()), "; traceparent ", TraceparentOf(job_id, step),
-      step.parts().left_out() > 0
-          ? absl::StrCat("; ", step.parts().left_out(), " shorter pulls are not shown")
-          : "",
-      "</p>\n", picture.Svg(),
+      "<h3>", HtmlEscaped(NameOf(step)), ": ", TimeText(TotalOf(step)), ", ",
+      HtmlEscaped(EndOf(step)), "</h3><p>", queue, queue.empty() ? "" : "; ",
+      Ago(now, step.ended_ns()), "; traceparent ", TraceparentOf(job_id, step), "; entry ",
+      step.step(), left_out.empty() ? "" : "; ", left_out, "</p>\n", picture.Svg(),
       "<details><summary>times</summary><table>\n<tr><th>task</th><th>what</th><th>from</th>"
       "<th>took</th><th>at the ps</th></tr>\n",
       times, "</table></details>\n");
@@ -118,15 +114,17 @@ std::string StepsPart(uint64_t job_id, absl::string_view title,
 
 // ---- of a ps ------------------------------------------------------------------------------------
 
-std::string CallsPart(absl::string_view title, std::vector<const v1::ServedCall*> calls,
-                      absl::Time now) {
+std::string CallsPart(uint64_t job_id, absl::string_view title,
+                      std::vector<const v1::ServedCall*> calls, absl::Time now) {
+  if (calls.empty())
+    return absl::StrCat("<h2>", title, "</h2>\n<p>no pull or commit has been answered yet</p>\n");
   if (calls.size() > kMostShown) calls.resize(kMostShown);
   int64_t longest = 1;
   for (const v1::ServedCall* call : calls) longest = std::max(longest, call->took_ns());
   std::string part = absl::StrCat(
       "<h2>", title,
-      "</h2>\n<table><tr><th>what</th><th>took</th><th></th><th>entry</th><th>session</th>"
-      "<th>rows</th><th>bytes</th><th>when</th><th></th></tr>\n");
+      "</h2>\n<table><tr><th>what</th><th>took</th><th></th><th>entry</th><th>trace id</th>"
+      "<th>session</th><th>rows</th><th>bytes</th><th>when</th><th></th></tr>\n");
   for (const v1::ServedCall* call : calls) {
     const char* const kind = call->commit() ? "commit" : "pull";
     const double width =
@@ -134,10 +132,11 @@ std::string CallsPart(absl::string_view title, std::vector<const v1::ServedCall*
     absl::StrAppendFormat(
         &part,
         "<tr><td>%s</td><td>%s</td><td><svg width=\"200\" height=\"12\" role=\"img\"><rect "
-        "class=\"%s\" width=\"%.1f\" height=\"12\"/></svg></td><td>%d</td><td>%d</td><td>%d</td>"
-        "<td>%d</td><td>%s</td><td>%s</td></tr>\n",
-        kind, SecondsText(call->took_ns()), kind, width, call->step(), call->session(),
-        call->rows(), call->bytes(), Ago(now, call->ended_ns()),
+        "class=\"%s\" width=\"%.1f\" height=\"12\"/></svg></td><td>%d</td><td>%s</td><td>%d</td>"
+        "<td>%d</td><td>%d</td><td>%s</td><td>%s</td></tr>\n",
+        kind, TimeText(absl::Nanoseconds(call->took_ns())), kind, width, call->step(),
+        call->step() == 0 ? "" : TraceIdOf(job_id, call->step()), call->session(), call->rows(),
+        call->bytes(), Ago(now, call->ended_ns()),
         call->duplicate() ? "had been applied before" : HtmlEscaped(call->refusal()));
   }
   return part + "</table>\n";
@@ -158,24 +157,25 @@ std::vector<const T*> NewestFirst(const google::protobuf::RepeatedPtrField<T>& a
 
 }  // namespace
 
-std::string TracePage(absl::string_view task, const v1::GetTracesReply& traces, absl::Time now) {
-  const std::string name = HtmlEscaped(task);
+std::string TracePage(v1::Job job, int index, const v1::GetTracesReply& traces, absl::Time now) {
+  const std::string name = HtmlEscaped(NameOfTask(job, index));
   std::string page =
       absl::StrCat("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>", name,
                    ": steps - Divvy</title><style>", kStyle, "</style></head>\n<body><h1>", name,
                    ": where the time of steps went</h1>\n");
-  const bool is_ps = traces.last_calls_size() > 0 || traces.slowest_calls_size() > 0;
-  if (is_ps) {
+  const uint64_t job_id = traces.job_id();
+  if (job == v1::PS) {
     absl::StrAppend(&page,
-                    CallsPart("The slowest pulls and commits of the last 10 minutes",
+                    CallsPart(job_id, "The slowest pulls and commits of the last 10 minutes",
                               Pointers(traces.slowest_calls()), now),
-                    CallsPart("The last ones", NewestFirst(traces.last_calls()), now));
+                    CallsPart(job_id, "The last ones", NewestFirst(traces.last_calls()), now));
   } else {
     absl::StrAppend(
         &page,
-        StepsPart(traces.job_id(), "The slowest steps of the last 10 minutes",
+        StepsPart(job_id, "The slowest steps of the last 10 minutes, from dispatch to report",
                   Pointers(traces.slowest()), now),
-        StepsPart(traces.job_id(), "The last sampled steps", NewestFirst(traces.last()), now));
+        StepsPart(job_id, "The last sampled steps, and those whose worker was lost",
+                  NewestFirst(traces.last()), now));
   }
   return page +
          "<p><a href=\"/statusz\">status</a>, <a href=\"/tracez.json\">as data</a></p>"

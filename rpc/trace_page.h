@@ -4,7 +4,6 @@
 
 #include <string>
 
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "proto/divvy.pb.h"
 
@@ -12,8 +11,8 @@ namespace divvy {
 
 // HTML without scripts: the slowest and the last steps, each as a picture (inline SVG) and as a
 // table of its times; or, of a ps, its pulls and commits. At most 16 of each; /tracez.json has all.
-// All text from outside is escaped. `task`: its name. Pure.
-std::string TracePage(absl::string_view task, const v1::GetTracesReply& traces, absl::Time now);
+// All text from outside is escaped. `job`, `index`: the task. Pure.
+std::string TracePage(v1::Job job, int index, const v1::GetTracesReply& traces, absl::Time now);
 
 }  // namespace divvy
 

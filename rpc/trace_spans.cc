@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
-#include "google/protobuf/util/json_util.h"
 #include "nlohmann/json.hpp"
 #include "rpc/page_text.h"
 
@@ -69,16 +68,7 @@ void AddCalls(const v1::StepTrace& parts, absl::Duration origin, Spans& spans) {
                call->retries()});
 }
 
-template <typename Message>
-Json AsJson(const Message& message) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.preserve_proto_field_names = true;
-  options.always_print_primitive_fields = true;
-  std::string json;
-  // It fails on text that is not UTF-8 alone, and protobuf has no such text in a string.
-  if (!google::protobuf::util::MessageToJsonString(message, &json, options).ok()) return {};
-  return Json::parse(json);
-}
+Json AsJson(const google::protobuf::Message& message) { return Json::parse(JsonText(message)); }
 
 Json StepAsJson(uint64_t job_id, const v1::TracedStep& step) {
   Json json = AsJson(step);
@@ -89,6 +79,20 @@ Json StepsAsJson(uint64_t job_id, const google::protobuf::RepeatedPtrField<v1::T
   Json all = Json::array();
   for (const v1::TracedStep& step : steps) all.push_back(StepAsJson(job_id, step));
   return all;
+}
+Json CallsAsJson(uint64_t job_id, const google::protobuf::RepeatedPtrField<v1::ServedCall>& calls) {
+  Json all = Json::array();
+  for (const v1::ServedCall& call : calls) {
+    all.push_back(AsJson(call));
+    if (call.step() != 0) all.back()["trace_id"] = TraceIdOf(job_id, call.step());
+  }
+  return all;
+}
+
+// In ASCII. Parsing has undone the escapes of characters that a terminal may obey: they are escaped
+// again, and nothing throws.
+std::string TextOf(const Json& json) {
+  return json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
 }
 
 // ---- Chrome -------------------------------------------------------------------------------------
@@ -166,16 +170,20 @@ void AddEvents(uint64_t job_id, const v1::TracedStep& step, absl::Time origin, T
 
 }  // namespace
 
-absl::Duration LengthOf(const v1::TracedStep& step) {
-  return At(step.queued_ns()) + At(step.total_ns());
-}
+absl::Duration LengthOf(const v1::TracedStep& step) { return At(step.queued_ns()) + TotalOf(step); }
+
+absl::Duration TotalOf(const v1::TracedStep& step) { return At(step.total_ns()); }
+
+// Unsigned: an answer may hold any number.
+uint64_t NumberOf(const v1::TracedStep& step) { return static_cast<uint64_t>(step.ordinal()) + 1; }
 
 std::vector<TraceSpan> SpansOf(const v1::TracedStep& step) {
   const absl::Duration queued = At(step.queued_ns()), length = LengthOf(step);
   Spans spans(length);
   spans.Add(v1::CHIEF, 0, "queued", absl::ZeroDuration(), queued);
   if (!step.has_parts()) {
-    spans.Add(v1::CHIEF, 0, "lost", queued, length);
+    const bool is_lost = step.outcome() == v1::Report::OUTCOME_NONE;
+    spans.Add(v1::CHIEF, 0, is_lost ? "lost" : "not told", queued, length);
     return std::move(spans).Take();
   }
   const absl::Duration reported = At(step.parts().reported_ns());
@@ -191,7 +199,7 @@ std::vector<TraceSpan> SpansOf(const v1::TracedStep& step) {
 std::string NameOf(const v1::TracedStep& step) {
   return absl::StrCat(
       step.function(),
-      step.has_ordinal() ? absl::StrCat(", training step ", step.ordinal() + 1) : ", read-only",
+      step.has_ordinal() ? absl::StrCat(", training step ", NumberOf(step)) : ", read-only",
       ", worker ", step.worker(),
       step.attempt() > 1 ? absl::StrCat(", attempt ", step.attempt()) : "");
 }
@@ -200,6 +208,22 @@ std::string EndOf(const v1::TracedStep& step) {
   if (step.outcome() == v1::Report::OUTCOME_NONE) return "worker lost";
   return absl::StrReplaceAll(absl::AsciiStrToLower(v1::Report::Outcome_Name(step.outcome())),
                              {{"_", " "}});
+}
+
+std::string QueueText(const v1::TracedStep& step) {
+  if (step.queued_ns() <= 0) return "";
+  return absl::StrCat("after ", TimeText(At(step.queued_ns())), " in the queue");
+}
+
+std::string TriesText(const TraceSpan& span) {
+  return span.retries == 0 ? "" : absl::StrCat("sent ", int64_t{span.retries} + 1, " times");
+}
+
+std::string LeftOutText(const v1::TracedStep& step) {
+  const uint32_t left_out = step.parts().left_out();
+  if (left_out == 0) return "";
+  return left_out == 1 ? "1 shorter pull or commit is not shown"
+                       : absl::StrCat(left_out, " shorter pulls and commits are not shown");
 }
 
 std::string TraceIdOf(uint64_t job_id, uint64_t step) {
@@ -211,14 +235,16 @@ std::string TraceparentOf(uint64_t job_id, const v1::TracedStep& step) {
 }
 
 std::string JsonOf(uint64_t job_id, const v1::TracedStep& step) {
-  return StepAsJson(job_id, step).dump();
+  return TextOf(StepAsJson(job_id, step));
 }
 
 std::string JsonOf(const v1::GetTracesReply& traces) {
   Json json = AsJson(traces);
   json["last"] = StepsAsJson(traces.job_id(), traces.last());
   json["slowest"] = StepsAsJson(traces.job_id(), traces.slowest());
-  return json.dump() + "\n";
+  json["last_calls"] = CallsAsJson(traces.job_id(), traces.last_calls());
+  json["slowest_calls"] = CallsAsJson(traces.job_id(), traces.slowest_calls());
+  return TextOf(json) + "\n";
 }
 
 // Events of one thread must come in the order of their begins, or be nested.
@@ -231,7 +257,7 @@ std::string ChromeJsonOf(uint64_t job_id, const std::vector<v1::TracedStep>& ste
   for (const v1::TracedStep& step : ordered)
     AddEvents(job_id, step, BeginOf(ordered.front()), tracks, events);
   tracks.AddNames(events);
-  return Json({{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}}).dump() + "\n";
+  return TextOf({{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}}) + "\n";
 }
 
 }  // namespace divvy

@@ -91,6 +91,14 @@ TEST(TraceSpansTest, OfALostWorkerOnlyTheCoordinatorKnows) {
   EXPECT_EQ(EndOf(step), "worker lost");
 }
 
+// The messages took long, and the worker was fast. It is not lost.
+TEST(TraceSpansTest, OfAStepWhoseWorkerSentNoTimesTheWholeIsShown) {
+  v1::TracedStep step = Step();
+  step.clear_parts();
+  EXPECT_THAT(Texts(step), ElementsAre("CHIEF 0 queued 0+2", "CHIEF 0 not told 2+40"));
+  EXPECT_EQ(EndOf(step), "ok");
+}
+
 // A worker's clock may run fast, or the worker may lie.
 TEST(TraceSpansTest, WhatAWorkerClaimsStaysWithinItsStep) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
@@ -128,6 +136,43 @@ TEST(TraceSpansTest, JsonHasTheNamesOfTheProtocol) {
   EXPECT_EQ(json["last"][0]["parts"]["calls"][2]["commit"], true);
   EXPECT_EQ(json["last"][0]["traceparent"], TraceparentOf(0xabc, Step()));
   EXPECT_TRUE(json["slowest"].empty());
+}
+
+// With it a call of a parameter server is found in the steps of other roles.
+TEST(TraceSpansTest, JsonOfACallHasTheTraceIdOfItsStep) {
+  v1::GetTracesReply traces;
+  traces.set_job_id(0xabc);
+  traces.add_last_calls()->set_step(0x21);
+  traces.add_slowest_calls()->set_step(0x22);
+  const auto json = nlohmann::json::parse(JsonOf(traces));
+  EXPECT_EQ(json["last_calls"][0]["trace_id"], TraceIdOf(0xabc, 0x21));
+  EXPECT_EQ(json["slowest_calls"][0]["trace_id"], TraceIdOf(0xabc, 0x22));
+}
+
+// JSON goes to terminals. DEL and the controls from 0x80 on may command one.
+TEST(TraceSpansTest, JsonHoldsNoByteThatATerminalObeys) {
+  v1::TracedStep step = Step();
+  step.set_function("a\x7f b\xc2\x9b c\x1b[2J \xc3\xa9");
+  v1::GetTracesReply traces;
+  *traces.add_last() = step;
+  traces.add_last_calls()->set_refusal(step.function());
+  for (const std::string& json :
+       {JsonOf(1, step), JsonOf(traces), ChromeJsonOf(1, std::vector<v1::TracedStep>{step})}) {
+    EXPECT_TRUE(nlohmann::json::accept(json)) << json;
+    for (const char c : json)
+      EXPECT_TRUE((c >= ' ' && c < '\x7f') || c == '\n') << static_cast<int>(c);
+  }
+}
+
+TEST(TraceSpansTest, TheLargestNumbersOverflowNothing) {
+  v1::TracedStep step = Step();
+  step.set_ordinal(std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(NumberOf(step), uint64_t{1} << 63);
+  TraceSpan span;
+  span.retries = std::numeric_limits<uint32_t>::max();
+  EXPECT_EQ(TriesText(span), "sent 4294967296 times");
+  step.mutable_parts()->set_left_out(1);
+  EXPECT_EQ(LeftOutText(step), "1 shorter pull or commit is not shown");
 }
 
 // Perfetto wants events of one thread that are nested or follow each other, and names for the

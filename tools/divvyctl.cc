@@ -59,9 +59,10 @@ const std::vector<Command>& Commands() {
        "quits; p, w, c: the order; arrows and digits: one task",
        Names{"addr", "once"} + tls + cluster, TopCommand},
       {"trace", "",
-       "shows where the time of a step went, over all roles: the last step that was traced, a "
-       "training step, or the slowest ones (TF_CONFIG, or --addr=HOST:PORT of the coordinator)",
-       Names{"addr", "step", "slowest", "format"} + tls + cluster, TraceCommand},
+       "shows where the time of a step went, over all roles: the last step that was traced, the "
+       "last ones, a training step, or the slowest ones (TF_CONFIG, or --addr=HOST:PORT of the "
+       "coordinator)",
+       Names{"addr", "step", "slowest", "last", "format"} + tls + cluster, TraceCommand},
       {"logs", "[chief | ps-N | worker-N]",
        "shows the last entries of the tasks' logs, ordered by time (TF_CONFIG, or "
        "--addr=HOST:PORT,...)",

@@ -771,5 +771,25 @@ TEST(FrameTest, NegativeCountsAndDurationsAreRefused) {
                 "need_slots.slots[0].variable: has 0 bytes");
 }
 
+TEST(FrameTest, TimesOfAStepThatCannotBeAreRefused) {
+  Report report;
+  StepTrace& trace = report.trace.emplace();
+  trace.calls.resize(StepTrace::kMostCalls);
+  const auto arrived = FromProto(FrameWith(report));
+  ASSERT_TRUE(arrived.ok()) << arrived.status();
+  trace.calls.resize(StepTrace::kMostCalls + 1);
+  ExpectRefused(FrameWith(report), "report.trace.calls: ");
+  trace.calls.resize(2);
+  trace.calls[1].ps = -1;
+  ExpectRefused(FrameWith(report), "report.trace.calls[1].ps: is -1");
+  trace.calls.clear();
+  v1::FromWorkerFrame frame = FrameWith(report);
+  frame.mutable_report()->mutable_trace()->set_computed_ns(-1);
+  ExpectRefused(frame, "report.trace.computed_ns: is -1");
+  frame = FrameWith(report);
+  frame.mutable_report()->mutable_trace()->add_calls()->set_served_ns(-7);
+  ExpectRefused(frame, "report.trace.calls[0].served_ns: is -7");
+}
+
 }  // namespace
 }  // namespace divvy::wire

@@ -216,7 +216,11 @@ struct Step {
   int64_t arg_bytes = 0;
   // Clock::Elapsed() when it was queued; for a replayed step, when it was queued again.
   absl::Duration queued_at;
-  // Clock::Elapsed() at the dispatch of the last attempt, and its Dispatch::trace_over.
+  // Clock::Elapsed() when it began to wait for the next dispatch: at the program's call, or at the
+  // end of the attempt before.
+  absl::Duration waits_since = {};
+  // Clock::Elapsed() at the dispatch of the last attempt, and its Dispatch::trace_over. trace_over
+  // is empty if the attempt is not to be traced.
   absl::Duration sent_at;
   std::optional<absl::Duration> trace_over = {};
   // The worker was told to give it back, because the steps before it take longer than expected.
@@ -308,6 +312,8 @@ struct WaitingSchedule {
   StepRequest request;
   ResultCallback<Nest> result;
   StatusCallback accepted;
+  // Clock::Elapsed() at the call.
+  absl::Duration since = {};
 };
 
 }  // namespace coordinator_records

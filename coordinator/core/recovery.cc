@@ -159,7 +159,7 @@ std::shared_ptr<Recovery::Step> Recovery::StepAgain(const RedoLog::Entry& entry)
   step->learning_rate_scale = entry.step->learning_rate_scale;
   step->tick = entry.step->tick;
   step->replayed = true;
-  step->queued_at = clock_.Elapsed();
+  step->queued_at = step->waits_since = clock_.Elapsed();
   step->begun = entry.begun;
   step->finished = entry.finished;
   step->first_worker = entry.step->worker;

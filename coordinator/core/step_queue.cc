@@ -92,7 +92,8 @@ bool StepQueue::EndsWithError(StatusCallback raise, std::function<void()> again)
 
 void StepQueue::Schedule(StepRequest request, ResultCallback<Nest> result,
                          StatusCallback accepted) {
-  waiting_.push_back({std::move(request), std::move(result), std::move(accepted)});
+  waiting_.push_back(
+      {std::move(request), std::move(result), std::move(accepted), clock_.Elapsed()});
 }
 
 void StepQueue::Run(RunRequest request, std::function<void(Nest)> value, StatusCallback done) {
@@ -156,7 +157,7 @@ std::shared_ptr<StepQueue::Step> StepQueue::NextOfRuns() {
     CollectIterators(step->request.args, step->iterators);
     step->run = run;
     step->arg_bytes = step->request.args.size_bytes();
-    step->queued_at = clock_.Elapsed();
+    step->queued_at = step->waits_since = clock_.Elapsed();
     return step;
   }
   return nullptr;
@@ -190,6 +191,7 @@ void StepQueue::AdmitSchedules() {
     step->result = std::move(waiting.result);
     step->arg_bytes = step->request.args.size_bytes();
     step->queued_at = clock_.Elapsed();
+    step->waits_since = waiting.since;
     passes_.Use(*step, 1);
     queue_.push_back(std::move(step));
     outbox_.Add([accepted = std::move(waiting.accepted)] { accepted(absl::OkStatus()); });
@@ -337,16 +339,19 @@ void StepQueue::Send(const std::shared_ptr<Step>& step, Worker& worker) {
 
 // ---- traces ----
 
-// The worker's times are believed as far as its report came no earlier.
+// A step counts as slow by what the coordinator saw: a worker does not know how long its messages
+// were under way, and may lie.
 void StepQueue::Trace(const Step& step, int worker, std::optional<StepOutcome> outcome,
-                      std::optional<StepTrace> parts, absl::Duration took) {
+                      std::optional<StepTrace> parts) {
   if (options_.traces == nullptr || !step.trace_over) return;
-  const absl::Duration now = clock_.Elapsed();
+  const absl::Duration now = clock_.Elapsed(), total = now - step.sent_at;
+  // The worker has sent no times, because it was fast enough, and so was the whole.
+  if (outcome && !parts && total < *step.trace_over) return;
   TracedStep run{step.id, step.attempt, step.ordinal, step.request.function, worker, outcome, now};
-  run.queued = std::max(step.sent_at - step.queued_at, absl::ZeroDuration());
-  run.total = now - step.sent_at;
+  run.queued = std::max(step.sent_at - step.waits_since, absl::ZeroDuration());
+  run.total = total;
   run.parts = std::move(parts);
-  options_.traces->Add(std::move(run), std::min(took, now - step.sent_at), *step.trace_over);
+  options_.traces->Add(std::move(run), *step.trace_over);
 }
 
 // ---- reports ----
@@ -363,10 +368,11 @@ void StepQueue::OnReport(Worker& worker, Report report) {
   worker.run_time = absl::ZeroDuration();
   --in_flight_;
   max_staleness_ = std::max(max_staleness_, report.staleness);
-  if (report.trace)
-    Trace(*step, worker.index, report.outcome, std::move(report.trace), report.took);
   // A cancelled step that took no time had not begun. One that began took at least 1 ns.
-  num_runs_ += report.outcome != StepOutcome::kCancelled || report.took > absl::ZeroDuration();
+  const bool had_begun =
+      report.outcome != StepOutcome::kCancelled || report.took > absl::ZeroDuration();
+  num_runs_ += had_begun;
+  if (had_begun) Trace(*step, worker.index, report.outcome, std::move(report.trace));
   const bool could_not = report.outcome == StepOutcome::kSystem;
   if (passes_.NoteEnds(worker, *step, report) && report.outcome == StepOutcome::kEndOfData)
     // Another worker has the data, so the step is run again.
@@ -457,6 +463,7 @@ void StepQueue::SettleAs(const std::shared_ptr<Step>& step, StepVerdict verdict,
     case StepVerdict::kRequeue:
       step->state = Step::State::kQueued;
       step->worker = -1;
+      step->waits_since = clock_.Elapsed();
       queue_.push_front(step);
       return;
     case StepVerdict::kGiveUp: error = GaveUp(*step, std::move(error)); [[fallthrough]];
@@ -594,7 +601,7 @@ void StepQueue::CompleteJoins() {
 void StepQueue::OnFenced(const std::shared_ptr<Step>& step, int worker) {
   if (step->state != Step::State::kFencing) return;
   --in_flight_;
-  Trace(*step, worker, std::nullopt, std::nullopt, absl::InfiniteDuration());
+  Trace(*step, worker, std::nullopt, std::nullopt);
   const absl::Status lost = MakeError(
       Reason::kStepGaveUp,
       absl::StrCat("step ", step->request.function, " (", step->id.value(), ") was given up after ",
@@ -669,6 +676,7 @@ void StepQueue::Rewind() {
     }
     step.state = Step::State::kQueued;
     step.worker = -1;
+    step.waits_since = clock_.Elapsed();
     step.applied.clear();
     step.forgiven = step.attempt;
     step.returned_by.clear();

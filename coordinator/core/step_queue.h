@@ -269,9 +269,9 @@ class StepQueue {
   // Begins to cancel the batch: queued steps at once, steps in flight by a message. A step that
   // some ps has applied is carried through.
   void StartCancelling();
-  // Notes a run that was reported, or whose worker was lost.
+  // Notes a run that was reported, or whose worker was lost (no outcome).
   void Trace(const Step& step, int worker, std::optional<StepOutcome> outcome,
-             std::optional<StepTrace> parts, absl::Duration took);
+             std::optional<StepTrace> parts);
   // LogOpen and LogFinished write the step's entry in the redo log.
   void LogOpen(const Step& step);
   void LogFinished(Step& step);

@@ -164,25 +164,91 @@ TEST_F(StepQueueTest, AnAttemptWhoseWorkerWasLostIsKeptAndSoIsTheNextOne) {
   EXPECT_EQ(traces.Last()[1].step, traces.Last()[0].step);
 }
 
-// A worker that lies about its times does not make its steps the slowest of all.
-TEST_F(StepQueueTest, AStepTookNoLongerThanTheCoordinatorWaitedForIt) {
+// A worker that lies about its times does not make its steps the slowest of all, and a step whose
+// messages took long is slow although its worker was fast.
+TEST_F(StepQueueTest, AStepIsAsSlowAsTheCoordinatorSawIt) {
   TraceLog traces;
   options_.traces = &traces;
   Worker& worker = AddWorker(0);
-  for (const absl::Duration claimed : {absl::Hours(1), absl::Milliseconds(4)}) {
+  for (const absl::Duration claimed : {absl::Hours(1), absl::Nanoseconds(1)}) {
     Schedule("train");
     ASSERT_EQ(worker.in_flight.size(), 1u);
     Report report;
     report.step = worker.in_flight[0]->id;
     report.attempt = 1;
     report.took = claimed;
-    report.trace.emplace();
+    if (claimed == absl::Hours(1)) report.trace.emplace();
     Advance(claimed == absl::Hours(1) ? absl::Milliseconds(2) : absl::Milliseconds(5));
     steps_.OnReport(worker, std::move(report));
     Pump();
   }
-  ASSERT_EQ(traces.Slowest(clock_.Elapsed()).size(), 2u);
-  EXPECT_EQ(traces.Slowest(clock_.Elapsed())[0].ordinal, 1);
+  const std::vector<TracedStep> slowest = traces.Slowest(clock_.Elapsed());
+  ASSERT_EQ(slowest.size(), 2u);
+  EXPECT_EQ(slowest[0].ordinal, 1);
+  EXPECT_EQ(slowest[0].outcome, StepOutcome::kOk);
+  EXPECT_FALSE(slowest[0].parts.has_value());
+}
+
+TEST_F(StepQueueTest, AFastStepThatIsNotSampledIsNotKept) {
+  TraceLog traces;
+  options_.traces = &traces;
+  Worker& worker = AddWorker(0);
+  // The first one is sampled. After 33, the slowest of this minute are known.
+  for (int i = 0; i < 34; ++i) {
+    Schedule("train");
+    Advance(absl::Microseconds(i == 33 ? 1 : 2));
+    FinishAfter(worker, absl::Nanoseconds(1));
+  }
+  EXPECT_EQ(traces.Slowest(clock_.Elapsed()).size(), 32u);
+  EXPECT_EQ(traces.Slowest(clock_.Elapsed()).back().total, absl::Microseconds(2));
+}
+
+TEST_F(StepQueueTest, AQueueThatIsFullCountsAsWaitingAndARetryCountsFromItsReturn) {
+  TraceLog traces(absl::ZeroDuration());
+  options_.traces = &traces;
+  options_.max_queued_steps = 1;
+  const auto one = Schedule("one"), two = Schedule("two");
+  ASSERT_FALSE(two->accepted) << "the queue is full";
+  Advance(absl::Milliseconds(20));
+  Worker& worker = AddWorker(0);
+  Pump();
+  ASSERT_EQ(worker.in_flight.size(), 2u);
+  Advance(absl::Milliseconds(3));
+  // The first attempt of step one is lost, and so is that of step two.
+  Worker& other = AddWorker(1);
+  Lose(worker);
+  ASSERT_FALSE(other.in_flight.empty());
+  while (!other.in_flight.empty()) Finish(other);
+  std::map<std::pair<uint64_t, uint32_t>, absl::Duration> queued;
+  for (const TracedStep& run : traces.Last()) queued[{run.step.value(), run.attempt}] = run.queued;
+  EXPECT_EQ((queued[{1, 1}]), absl::Milliseconds(20));
+  EXPECT_EQ((queued[{2, 1}]), absl::Milliseconds(20)) << "it waited for room in the queue";
+  EXPECT_EQ((queued[{1, 2}]), absl::ZeroDuration()) << "not the attempt before";
+}
+
+TEST_F(StepQueueTest, AStepThatHadNotBegunWhenItsWorkerWasLostLeavesNoTrace) {
+  TraceLog traces;
+  options_.traces = &traces;
+  Worker& worker = AddWorker(0);
+  Schedule("one");
+  Schedule("two");
+  ASSERT_EQ(worker.in_flight.size(), 2u) << "one slot, and one step that waits";
+  workers_.Fence(worker, "it is silent", 1);
+  for (const auto& step : workers_.fences().front().steps) steps_.OnFenced(step, worker.index);
+  ASSERT_EQ(traces.Last().size(), 1u);
+  EXPECT_EQ(traces.Last()[0].function, "one");
+  EXPECT_TRUE(traces.Slowest(clock_.Elapsed()).empty());
+}
+
+TEST_F(StepQueueTest, AStepThatIsGivenBackBeforeItBeganLeavesNoTrace) {
+  TraceLog traces;
+  options_.traces = &traces;
+  Worker& worker = AddWorker(0);
+  Schedule("one");
+  Advance(absl::Seconds(1));
+  FinishAfter(worker, absl::ZeroDuration(), StepOutcome::kCancelled);
+  EXPECT_TRUE(traces.Last().empty());
+  EXPECT_TRUE(traces.Slowest(clock_.Elapsed()).empty());
 }
 
 TEST_F(StepQueueTest, WithoutALogNoStepIsTraced) {

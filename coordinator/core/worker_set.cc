@@ -119,9 +119,12 @@ void WorkerSet::Fence(Worker& worker, absl::string_view why, uint64_t seq) {
   fence.seq = seq;
   fence.steps = EndSession(worker);
   for (const auto& step : fence.steps) step->state = coordinator_records::Step::State::kFencing;
-  // Steps that had not begun there are not to be blamed for the loss.
+  // Steps that had not begun there are not to be blamed for the loss, and their times tell nothing.
   const size_t begun = std::min(static_cast<size_t>(worker.slots), fence.steps.size());
-  for (size_t i = begun; i < fence.steps.size(); ++i) ++fence.steps[i]->forgiven;
+  for (size_t i = begun; i < fence.steps.size(); ++i) {
+    ++fence.steps[i]->forgiven;
+    fence.steps[i]->trace_over.reset();
+  }
   num_lost_runs_ += static_cast<int64_t>(begun);
   worker.last_error = std::string(why);
   fences_.push_back(std::move(fence));

@@ -29,6 +29,7 @@ namespace {
 
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 absl::Duration Now() { return Clock::Real().Elapsed(); }
 
@@ -495,25 +496,50 @@ TEST_F(OperationsTest, AnOperatorSeesWhereTheTimeOfAStepWentOverAllRoles) {
   StartAll();
   CountOn(1);
   const std::string last = Divvyctl({"trace"}, kChiefTask);
-  EXPECT_THAT(last, ContainsRegex(", training step [0-9]+, worker [01].*: [0-9.]+ m?s, ok, "));
-  EXPECT_THAT(last, ContainsRegex("traceparent 00-[0-9a-f]{32}-[0-9a-f]{16}-01\n"));
-  EXPECT_THAT(last, ContainsRegex("  chief      dispatch +[0-9.]+ m?s \\|"));
-  EXPECT_THAT(last, ContainsRegex("  worker [01]   compute +[0-9.]+ m?s \\|"));
-  EXPECT_THAT(last, ContainsRegex("  ps [01]       commit +[0-9.]+ m?s \\|[ =]+\\| at the ps "));
+  EXPECT_THAT(last,
+              ContainsRegex(", training step [0-9]+, worker [01].*: [0-9.]+ [mun]?s.*, ok, "));
+  EXPECT_THAT(last,
+              ContainsRegex("traceparent 00-[0-9a-f]{32}-[0-9a-f]{16}-01, entry [0-9]+\n"));
+  EXPECT_THAT(last, ContainsRegex("  chief      dispatch +[0-9.]+ [mun]?s \\|"));
+  EXPECT_THAT(last, ContainsRegex("  worker [01]   compute +[0-9.]+ [mun]?s \\|"));
+  EXPECT_THAT(last,
+              ContainsRegex("  ps [01]       commit +[0-9.]+ [mun]?s \\|[ =]+\\| at the ps "));
   // A worker knows its own part, and a parameter server none of a step.
   EXPECT_THAT(Divvyctl({"trace", "--slowest=3"}, WorkerTask(0)), HasSubstr("worker 0   compute"));
   EXPECT_THAT(Divvyctl({"trace"}, PsTask(0), 64), HasSubstr("give the coordinator's address"));
   EXPECT_THAT(Divvyctl({"trace", "--step=999999999"}, kChiefTask, 66),
-              ContainsRegex("training step 999999999 is not among .*: the nearest are [0-9]"));
+              ContainsRegex("training step 999999999 is not among .*; the nearest are [0-9]"));
   EXPECT_THAT(Divvyctl({"trace", "--slowest=0"}, kChiefTask, 64), HasSubstr("at least 1"));
   EXPECT_THAT(Divvyctl({"trace", "--format=chrome"}, kChiefTask),
               HasSubstr("{\"traceEvents\":[{\"name\":\"queued\""));
-  // A worker dies with its steps. They are run again, as their second attempt.
+  // A worker dies with its steps. They are run again, as their second attempt, and are no slow
+  // ones.
   cluster_->Signal(WorkerTask(0), SIGKILL);
   CountOnWhoeverDies();
-  const std::string slowest = Divvyctl({"trace", "--slowest=100"}, kChiefTask);
-  EXPECT_THAT(slowest, ContainsRegex("worker 0(, attempt [0-9]+)?: [0-9.]+ m?s, worker lost, "));
-  EXPECT_THAT(slowest, ContainsRegex("  chief      lost +[0-9.]+ m?s"));
+  const std::string lost = Divvyctl({"trace", "--last=64"}, kChiefTask);
+  EXPECT_THAT(lost, ContainsRegex("worker 0(, attempt [0-9]+)?: [0-9].*, worker lost, "));
+  EXPECT_THAT(lost, ContainsRegex("  chief      lost +[0-9.]+ [mun]?s"));
+  EXPECT_THAT(Divvyctl({"trace", "--slowest=100"}, kChiefTask), Not(HasSubstr("worker lost")));
+  FinishAll();
+}
+
+// The times that a coordinator keeps end with its process, and a new one begins at once. A
+// parameter server may be another process from one step to the next.
+TEST_F(OperationsTest, StepsAreTracedAgainAfterAParameterServerOrTheCoordinatorWasKilled) {
+  MakeDurable({});
+  StartAll();
+  CountOn(1);
+  for (const TaskId& task : {PsTask(0), kChiefTask}) {
+    cluster_->Signal(task, SIGKILL);
+    CountOnWhoeverDies();
+    CountOnWhoeverDies();
+    const std::string last = Divvyctl({"trace"}, kChiefTask);
+    EXPECT_THAT(last, ContainsRegex(", training step [0-9]+, worker [01].*, ok, "))
+        << ToString(task);
+    EXPECT_THAT(last, ContainsRegex("  ps 0       commit +[0-9.]+ [mun]?s \\|[ =]+\\| at the ps "))
+        << ToString(task);
+    EXPECT_THAT(last, ContainsRegex("traceparent 00-[0-9a-f]{32}-")) << ToString(task);
+  }
   FinishAll();
 }
 
@@ -544,6 +570,8 @@ TEST_F(OperationsTest, AnOperatorReadsTheLogsOfAllTasksWhoeverLives) {
   EXPECT_THAT(Divvyctl({"logs", "ps-7", all}, kChiefTask, 64), HasSubstr("there is no ps 7"));
   EXPECT_THAT(Divvyctl({"logs", "nobody", all}, kChiefTask, 64), HasSubstr("names no task"));
   Kill(WorkerTask(1));
+  EXPECT_THAT(Divvyctl({"logs", "ps-1", "--lines=1", all}, kChiefTask), HasSubstr("ps 1 | "))
+      << "it has answered";
   const std::string rest = Divvyctl({"logs", all}, kChiefTask, 1);
   EXPECT_THAT(rest, HasSubstr(cluster_->address(WorkerTask(1)) + " does not answer: "));
   EXPECT_THAT(rest, HasSubstr("\nps 0     | "));

@@ -64,6 +64,8 @@ ABSL_FLAG(std::optional<int64_t>, step, std::nullopt,
           "trace: the number of a training step. Default: the last step that was traced");
 ABSL_FLAG(std::optional<int>, slowest, std::nullopt,
           "trace: so many of the slowest steps of the last 10 minutes");
+ABSL_FLAG(std::optional<int>, last, std::nullopt,
+          "trace: so many of the last steps that were traced, the newest first");
 // logs
 ABSL_FLAG(int, lines, 50, "logs: the last so many entries of each task; 0: all that it has kept");
 // table
@@ -292,18 +294,30 @@ int TopCommand(const std::vector<std::string>& args) {
   return ShowTop(*options, absl::GetFlag(FLAGS_once) ? TopMode::kOnce : TopMode::kAuto);
 }
 
+// Which steps to show. InvalidArgument: the flags contradict each other, or one is too small.
+absl::StatusOr<TraceChoice> TraceChoiceFromFlags() {
+  TraceChoice choice;
+  choice.step = absl::GetFlag(FLAGS_step);
+  choice.slowest = absl::GetFlag(FLAGS_slowest);
+  choice.last = absl::GetFlag(FLAGS_last);
+  if (choice.step.has_value() + choice.slowest.has_value() + choice.last.has_value() > 1)
+    return absl::InvalidArgumentError("give one of --step, --slowest and --last");
+  if (const int64_t step = choice.step.value_or(1); step < 1)
+    return absl::InvalidArgumentError(absl::StrCat("--step is ", step, ", wanted at least 1"));
+  if (const int slowest = choice.slowest.value_or(1); slowest < 1)
+    return absl::InvalidArgumentError(
+        absl::StrCat("--slowest is ", slowest, ", wanted at least 1"));
+  if (const int last = choice.last.value_or(1); last < 1)
+    return absl::InvalidArgumentError(absl::StrCat("--last is ", last, ", wanted at least 1"));
+  return choice;
+}
+
 int TraceCommand(const std::vector<std::string>& args) {
   if (!args.empty()) return Misuse("trace takes flags only");
   TraceOptions options;
-  options.choice.step = absl::GetFlag(FLAGS_step);
-  options.choice.slowest = absl::GetFlag(FLAGS_slowest);
-  if (options.choice.step && options.choice.slowest)
-    return Misuse("trace: give --step or --slowest, not both");
-  if (options.choice.step && *options.choice.step < 1)
-    return Misuse(absl::StrCat("trace: --step is ", *options.choice.step, ", wanted at least 1"));
-  if (options.choice.slowest && *options.choice.slowest < 1)
-    return Misuse(
-        absl::StrCat("trace: --slowest is ", *options.choice.slowest, ", wanted at least 1"));
+  const absl::StatusOr<TraceChoice> choice = TraceChoiceFromFlags();
+  if (!choice.ok()) return Misuse(absl::StrCat("trace: ", choice.status().message()));
+  options.choice = *choice;
   const std::string format = absl::GetFlag(FLAGS_format);
   if (!format.empty() && format != "table" && format != "json" && format != "chrome")
     return Misuse(

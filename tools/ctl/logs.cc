@@ -1,10 +1,12 @@
 #include "tools/ctl/logs.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -26,16 +28,21 @@ namespace {
 using StatusSurvey = Survey<v1::GetStatusRequest, v1::TaskStatus>;
 using LogsSurvey = Survey<v1::GetLogsRequest, v1::GetLogsReply>;
 
-// The tasks to ask: address -> name.
+struct Unreachable {
+  // The name is empty if it is not known.
+  std::string name, address;
+  absl::Status why;
+};
+// The tasks to ask: address -> name; and those that did not say their names.
 struct Asked {
   std::map<std::string, std::string> names;
-  bool all_answered = true;
+  std::vector<Unreachable> unreachable;
 };
 
-void SayUnreachable(const std::string& name, const std::string& address, const absl::Status& why) {
-  WriteStandardError(absl::StrCat("divvyctl logs: ", name.empty() ? address : name,
-                                  name.empty() ? "" : absl::StrCat(" at ", address),
-                                  " does not answer: ", wire::Escaped(why.message()), "\n"));
+void Say(const Unreachable& task) {
+  WriteStandardError(absl::StrCat("divvyctl logs: ", task.name.empty() ? task.address : task.name,
+                                  task.name.empty() ? "" : absl::StrCat(" at ", task.address),
+                                  " does not answer: ", wire::Escaped(task.why.message()), "\n"));
 }
 
 std::string KnownName(const StatusOptions& tasks, const std::string& address) {
@@ -52,24 +59,35 @@ Asked FindTasks(const LogsOptions& options) {
     if (answer->status.ok()) {
       asked.names[answer->address] = TaskName(answer->reply);
     } else if (options.task.empty() || known.empty() || known == options.task) {
-      SayUnreachable(known, answer->address, answer->status);
-      asked.all_answered = false;
+      asked.unreachable.push_back({known, answer->address, answer->status});
     }
   }
   return asked;
 }
 
-// Leaves only the task of that name. False: there is none.
+// Leaves only the task of that name. An unreachable task may be the one that is wanted, unless that
+// one has answered. False: there is none.
 bool LeaveOnly(const std::string& task, Asked& asked) {
   std::vector<std::string> names;
   for (const auto& [address, name] : asked.names) names.push_back(name);
   for (auto each = asked.names.begin(); each != asked.names.end();)
     each = each->second == task ? std::next(each) : asked.names.erase(each);
-  if (!asked.names.empty() || !asked.all_answered) return true;
+  if (!asked.names.empty()) asked.unreachable.clear();
+  if (!asked.names.empty() || !asked.unreachable.empty()) return true;
   std::sort(names.begin(), names.end());
   WriteStandardError(absl::StrCat("divvyctl logs: there is no ", wire::Escaped(task),
                                   "; the tasks are ", absl::StrJoin(names, ", "), "\n"));
   return false;
+}
+
+// If fewer entries came than were asked for, they are all that the task has kept.
+void SayWhatIsNotKept(const std::string& name, int wanted, const v1::GetLogsReply& reply) {
+  const int came = reply.entries_size();
+  if (wanted > 0 && came >= wanted) return;
+  if (reply.written() <= came) return;
+  const int64_t lost = reply.written() - came;
+  WriteStandardError(absl::StrCat("divvyctl logs: ", wire::Escaped(name), " has not kept ", lost,
+                                  lost == 1 ? " earlier entry\n" : " earlier entries\n"));
 }
 
 std::vector<TaskEntry> AskFor(const LogsOptions& options, Asked& asked) {
@@ -83,9 +101,10 @@ std::vector<TaskEntry> AskFor(const LogsOptions& options, Asked& asked) {
        survey.Run(request, &v1::Admin::StubInterface::async_interface::GetLogs)) {
     const std::string& name = asked.names[answer->address];
     if (!answer->status.ok()) {
-      SayUnreachable(name, answer->address, answer->status);
-      asked.all_answered = false;
+      asked.unreachable.push_back({name, answer->address, answer->status});
+      continue;
     }
+    SayWhatIsNotKept(name, options.entries, answer->reply);
     for (const v1::GetLogsReply::Entry& entry : answer->reply.entries())
       entries.emplace_back(name, entry);
   }
@@ -116,11 +135,19 @@ absl::StatusOr<std::string> TaskOfWords(const std::vector<std::string>& words) {
       absl::StrCat("\"", text, "\" names no task: wanted chief, ps-N or worker-N"));
 }
 
+// An entry counts as no older than those that its task wrote before it.
 std::vector<TaskEntry> MergedByTime(std::vector<TaskEntry> entries) {
-  std::stable_sort(entries.begin(), entries.end(), [](const TaskEntry& a, const TaskEntry& b) {
-    return a.second.time_ns() < b.second.time_ns();
-  });
-  return entries;
+  std::map<std::string, int64_t> newest;
+  std::vector<std::pair<int64_t, size_t>> order;
+  for (const auto& [task, entry] : entries) {
+    const auto known = newest.emplace(task, entry.time_ns()).first;
+    known->second = std::max(known->second, entry.time_ns());
+    order.emplace_back(known->second, order.size());
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<TaskEntry> merged;
+  for (const auto& [time, index] : order) merged.push_back(std::move(entries[index]));
+  return merged;
 }
 
 std::string LogLines(const TaskEntry& entry, int width, absl::TimeZone zone) {
@@ -159,15 +186,17 @@ std::string LogJson(const TaskEntry& entry) {
 int ShowLogs(const LogsOptions& options) {
   Asked asked = FindTasks(options);
   if (!options.task.empty() && !LeaveOnly(options.task, asked)) return exit_codes::kUsage;
+  const std::vector<TaskEntry> entries = MergedByTime(AskFor(options, asked));
+  for (const Unreachable& task : asked.unreachable) Say(task);
   size_t width = 0;
   for (const auto& [address, name] : asked.names) width = std::max(width, name.size());
-  for (const TaskEntry& entry : MergedByTime(AskFor(options, asked))) {
+  for (const TaskEntry& entry : entries) {
     const std::string text = options.tasks.json
                                  ? LogJson(entry)
                                  : LogLines(entry, static_cast<int>(width), absl::LocalTimeZone());
     std::fputs(text.c_str(), stdout);
   }
-  return asked.all_answered ? EXIT_SUCCESS : EXIT_FAILURE;
+  return asked.unreachable.empty() ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 }  // namespace divvy

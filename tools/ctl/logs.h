@@ -23,9 +23,11 @@ struct LogsOptions {
   std::string task;
 };
 
-// Asks all tasks at once. Prints their entries to standard output, ordered by time, and the tasks
-// that did not answer to standard error. Blocks at most for twice the timeout. Returns 0 if all
-// have answered, 1 if not, and kUsage if no task has that name.
+// Asks all tasks at once. Prints their entries to standard output, ordered by time. To standard
+// error: the tasks that did not answer, and how many earlier entries a task has not kept, if all
+// that it has kept are printed. Blocks at most for twice the timeout. Returns 0 if all tasks that
+// are wanted have answered, 1 if not, and kUsage if no task has that name. If one task is wanted
+// and it has answered, those that did not answer are not mentioned.
 int ShowLogs(const LogsOptions& options);
 
 // The parts of it, which are pure.
@@ -36,7 +38,8 @@ absl::StatusOr<std::string> TaskOfWords(const std::vector<std::string>& words);
 
 // An entry and the name of its task.
 using TaskEntry = std::pair<std::string, v1::GetLogsReply::Entry>;
-// By time, as the clocks of the tasks have it. Entries of one task stay in their order.
+// By time, as the clocks of the tasks have it. Entries of one task stay in their order, also if its
+// clock was set back: they then follow the entry before that.
 std::vector<TaskEntry> MergedByTime(std::vector<TaskEntry> entries);
 // "worker 0 | W1121 04:15:02.120033 suspicion.cc:71] text", with a line for each line of the text.
 // No control character of the text is left. `width`: of the names.

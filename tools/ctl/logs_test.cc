@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/exit_codes.h"
 #include "base/log.h"
+#include "base/recent_log.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "rpc/admin_service.h"
@@ -51,6 +52,16 @@ TEST(LogsTest, EntriesAreMergedByTimeAndThoseOfATaskStayInTheirOrder) {
                      Entry("b", 7, "5")}))
     order += entry.text();
   EXPECT_EQ(order, "14235");
+}
+
+// Somebody has set the clock of "a" back between its entries 2 and 3.
+TEST(LogsTest, AClockThatIsSetBackReordersNothing) {
+  std::string order;
+  for (const auto& [task, entry] :
+       MergedByTime({Entry("a", 5, "1"), Entry("a", 9, "2"), Entry("a", 2, "3"),
+                     Entry("a", 10, "4"), Entry("b", 6, "5"), Entry("b", 11, "6")}))
+    order += entry.text();
+  EXPECT_EQ(order, "152346");
 }
 
 TEST(LogsTest, ALineIsAsInTheLogWithTheTaskBeforeIt) {
@@ -154,6 +165,32 @@ TEST_F(ShowLogsTest, OneTaskMayBeChosen) {
   EXPECT_EQ(shown.code, exit_codes::kUsage);
   EXPECT_EQ(shown.out, "");
   EXPECT_EQ(shown.error, "divvyctl logs: there is no ps 7; the tasks are ps 3\n");
+}
+
+TEST_F(ShowLogsTest, TheTaskThatIsWantedIsEnough) {
+  DIVVY_LOG(INFO) << "chosen";
+  asked_.tasks.addresses.push_back("127.0.0.1:1");
+  asked_.task = "ps 3";
+  const Shown shown = Show();
+  EXPECT_EQ(shown.code, 0);
+  EXPECT_EQ(shown.error, "");
+  EXPECT_THAT(shown.out, HasSubstr("chosen"));
+  // The other address may be that task's.
+  asked_.task = "ps 7";
+  const Shown missed = Show();
+  EXPECT_EQ(missed.code, 1);
+  EXPECT_THAT(missed.error, HasSubstr("127.0.0.1:1 does not answer"));
+}
+
+TEST_F(ShowLogsTest, EntriesThatAreNotKeptAreCounted) {
+  for (size_t i = 0; i < RecentLog::kMostEntries + 7; ++i) DIVVY_LOG(INFO) << "entry " << i;
+  const int64_t lost = LastEntries().written - static_cast<int64_t>(RecentLog::kMostEntries);
+  asked_.entries = 0;
+  EXPECT_THAT(Show().error, HasSubstr(absl::StrCat("divvyctl logs: ps 3 has not kept ", lost,
+                                                   " earlier entries\n")));
+  // There are more than these, so nobody can tell.
+  asked_.entries = 10;
+  EXPECT_EQ(Show().error, "");
 }
 
 TEST_F(ShowLogsTest, ANegativeNumberIsRefusedByTheTask) {

@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cluster/config_json.h"
-#include "google/protobuf/util/json_util.h"
 #include "proto/divvy.grpc.pb.h"
+#include "rpc/page_text.h"
 #include "tools/ctl/survey.h"
 #include "tools/ctl/task_text.h"
 #include "wire/text.h"
@@ -53,14 +53,6 @@ void PrintRow(const Answer& answer, const StatusOptions& options) {
   }
 }
 
-std::string ToJson(const google::protobuf::Message& message) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.preserve_proto_field_names = true;
-  options.always_print_primitive_fields = true;
-  std::string json;
-  return google::protobuf::util::MessageToJsonString(message, &json, options).ok() ? json : "{}";
-}
-
 v1::Status ErrorOf(const absl::Status& status) {
   v1::Status error;
   error.set_code(static_cast<int>(status.code()));
@@ -70,7 +62,7 @@ v1::Status ErrorOf(const absl::Status& status) {
 
 void PrintJson(const Answer& answer, const StatusOptions& options) {
   const std::string json =
-      answer.status.ok() ? ToJson(answer.reply) : ToJson(ErrorOf(answer.status));
+      answer.status.ok() ? JsonText(answer.reply) : JsonText(ErrorOf(answer.status));
   absl::PrintF(
       "{\"address\":%s,\"task\":%s,\"%s\":%s}\n", QuoteJson(answer.address),
       QuoteJson(answer.status.ok() ? TaskName(answer.reply) : NameOf(options, answer.address)),

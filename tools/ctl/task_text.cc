@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/report/format.h"
+#include "rpc/page_text.h"
 
 namespace divvy {
 namespace {
@@ -36,12 +37,7 @@ std::string RowsOfTables(const v1::PsStatus& ps) {
 }  // namespace
 
 std::string TaskName(const v1::TaskStatus& status) {
-  switch (status.job()) {
-    case v1::CHIEF: return "chief";
-    case v1::PS: return absl::StrCat("ps ", status.index());
-    case v1::WORKER: return absl::StrCat("worker ", status.index());
-    default: return "?";
-  }
+  return NameOfTask(status.job(), status.index());
 }
 
 std::string LiveStep(const v1::WorkerStatus& worker) {

@@ -1,7 +1,7 @@
 #include "tools/ctl/trace.h"
 
 #include <algorithm>
-#include <cstdlib>
+#include <cstdint>
 #include <set>
 #include <utility>
 
@@ -10,7 +10,6 @@
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
-#include "rpc/findings.h"
 #include "rpc/page_text.h"
 #include "rpc/trace_spans.h"
 #include "tools/ctl/survey.h"
@@ -34,19 +33,19 @@ std::string BarOf(const TraceSpan& span, absl::Duration length) {
                       std::string(kBarWidth - end, ' '), "|");
 }
 
-std::string TimeText(absl::Duration time) { return SecondsText(absl::ToInt64Nanoseconds(time)); }
+uint64_t Distance(uint64_t a, uint64_t b) { return a > b ? a - b : b - a; }
 
 // The traced training steps that are nearest to `number`: "128, 131".
-std::string Nearest(const v1::GetTracesReply& traces, int64_t number) {
-  std::set<int64_t> known;
+std::string Nearest(const v1::GetTracesReply& traces, uint64_t number) {
+  std::set<uint64_t> known;
   for (const auto* const steps : {&traces.last(), &traces.slowest()}) {
     for (const v1::TracedStep& step : *steps) {
-      if (step.has_ordinal()) known.insert(step.ordinal() + 1);
+      if (step.has_ordinal()) known.insert(NumberOf(step));
     }
   }
-  std::vector<int64_t> nearest(known.begin(), known.end());
-  std::stable_sort(nearest.begin(), nearest.end(), [number](int64_t a, int64_t b) {
-    return std::abs(a - number) < std::abs(b - number);
+  std::vector<uint64_t> nearest(known.begin(), known.end());
+  std::stable_sort(nearest.begin(), nearest.end(), [number](uint64_t a, uint64_t b) {
+    return Distance(a, number) < Distance(b, number);
   });
   constexpr size_t kMost = 5;
   if (nearest.size() > kMost) nearest.resize(kMost);
@@ -56,20 +55,29 @@ std::string Nearest(const v1::GetTracesReply& traces, int64_t number) {
 
 absl::StatusOr<std::vector<v1::TracedStep>> AttemptsOf(const v1::GetTracesReply& traces,
                                                        int64_t number) {
+  const auto wanted = static_cast<uint64_t>(number);
   std::vector<v1::TracedStep> attempts;
   std::set<std::pair<uint64_t, uint32_t>> seen;
   for (const auto* const steps : {&traces.last(), &traces.slowest()}) {
     for (const v1::TracedStep& step : *steps) {
-      if (!step.has_ordinal() || step.ordinal() != number - 1) continue;
+      if (!step.has_ordinal() || NumberOf(step) != wanted) continue;
       if (seen.emplace(step.step(), step.attempt()).second) attempts.push_back(step);
     }
   }
   if (!attempts.empty()) return attempts;
-  const std::string nearest = Nearest(traces, number);
+  const std::string nearest = Nearest(traces, wanted);
   return absl::NotFoundError(absl::StrCat(
       "training step ", number,
-      " is not among the steps whose times are kept (each 64th, and the slowest of 10 minutes)",
-      nearest.empty() ? "" : absl::StrCat(": the nearest are ", nearest)));
+      " is not among the steps whose times are kept: the last 64 that were sampled (ten a second, "
+      "or one in 64 if that is more) and the slowest of 10 minutes",
+      nearest.empty() ? "" : absl::StrCat("; the nearest are ", nearest)));
+}
+
+template <typename Iterator>
+std::vector<v1::TracedStep> FirstOf(Iterator begin, Iterator end, int most) {
+  std::vector<v1::TracedStep> steps(begin, end);
+  if (steps.size() > static_cast<size_t>(most)) steps.resize(static_cast<size_t>(most));
+  return steps;
 }
 
 std::string Formatted(const TraceOptions& options, uint64_t job_id,
@@ -88,53 +96,61 @@ std::string Formatted(const TraceOptions& options, uint64_t job_id,
 
 }  // namespace
 
-absl::StatusOr<std::vector<v1::TracedStep>> ChooseSteps(const v1::GetTracesReply& traces,
+absl::StatusOr<std::vector<v1::TracedStep>> ChooseSteps(v1::Job job,
+                                                        const v1::GetTracesReply& traces,
                                                         const TraceChoice& choice) {
-  if (traces.last_calls_size() > 0 || traces.slowest_calls_size() > 0)
+  if (job == v1::PS || traces.last_calls_size() > 0 || traces.slowest_calls_size() > 0)
     return absl::InvalidArgumentError(
         "the task is a parameter server, which knows pulls and commits but no steps (they are on "
         "its page /tracez): give the coordinator's address");
   if (traces.last_size() == 0 && traces.slowest_size() == 0)
     return absl::NotFoundError("no step has been traced yet: ask again when steps have finished");
   if (choice.step) return AttemptsOf(traces, *choice.step);
-  std::vector<v1::TracedStep> steps;
-  if (choice.slowest) {
-    steps.assign(traces.slowest().begin(), traces.slowest().end());
-    if (steps.size() > static_cast<size_t>(*choice.slowest))
-      steps.resize(static_cast<size_t>(*choice.slowest));
-  } else {
-    steps.push_back(traces.last_size() > 0 ? *traces.last().rbegin() : traces.slowest(0));
-  }
-  return steps;
+  if (choice.slowest)
+    return FirstOf(traces.slowest().begin(), traces.slowest().end(), *choice.slowest);
+  if (choice.last) return FirstOf(traces.last().rbegin(), traces.last().rend(), *choice.last);
+  return std::vector<v1::TracedStep>{traces.last_size() > 0 ? *traces.last().rbegin()
+                                                            : traces.slowest(0)};
 }
 
 std::string TraceLines(uint64_t job_id, const v1::TracedStep& step, absl::Time now) {
   const absl::Duration length = LengthOf(step);
-  const absl::Duration ago = now - absl::FromUnixNanos(step.ended_ns());
-  std::string lines = absl::StrFormat(
-      "%s: %s, %s, %s\n  traceparent %s\n", wire::Escaped(NameOf(step)), TimeText(length),
-      EndOf(step), ago < absl::Seconds(1) ? "just now" : absl::StrCat(SpanText(ago), " ago"),
-      TraceparentOf(job_id, step));
+  const std::string queue = QueueText(step);
+  std::string lines = absl::StrFormat("%s: %s%s%s, %s, %s\n  traceparent %s, entry %d\n",
+                                      wire::Escaped(NameOf(step)), TimeText(TotalOf(step)),
+                                      queue.empty() ? "" : " ", queue, EndOf(step),
+                                      AgoText(now - absl::FromUnixNanos(step.ended_ns())),
+                                      TraceparentOf(job_id, step), step.step());
   for (const TraceSpan& span : SpansOf(step)) {
     absl::StrAppendFormat(&lines, "  %-10s %-9s %10s %s", NameOfTask(span.job, span.index),
                           span.name, TimeText(span.took), BarOf(span, length));
     if (span.served > absl::ZeroDuration())
       absl::StrAppend(&lines, " at the ps ", TimeText(span.served));
-    if (span.retries > 0) absl::StrAppend(&lines, ", sent ", span.retries + 1, " times");
+    if (span.retries > 0) absl::StrAppend(&lines, ", ", TriesText(span));
     absl::StrAppend(&lines, "\n");
   }
-  if (step.parts().left_out() > 0)
-    absl::StrAppend(&lines, "  and ", step.parts().left_out(), " shorter pulls\n");
+  if (const std::string left_out = LeftOutText(step); !left_out.empty())
+    absl::StrAppend(&lines, "  ", left_out, "\n");
   return lines;
 }
 
+// An answer without steps and calls does not say which role has given it, so the task's status is
+// asked for.
 absl::StatusOr<std::string> TraceText(const TraceOptions& options) {
   Survey<v1::GetTracesRequest, v1::GetTracesReply> survey({options.address}, options.credentials,
                                                           options.timeout);
   const auto& answer =
       *survey.Run({}, &v1::Admin::StubInterface::async_interface::GetTraces).front();
   RETURN_IF_ERROR(answer.status);
-  absl::StatusOr<std::vector<v1::TracedStep>> steps = ChooseSteps(answer.reply, options.choice);
+  v1::Job job = v1::JOB_NONE;
+  if (answer.reply.last_size() == 0 && answer.reply.slowest_size() == 0) {
+    Survey<v1::GetStatusRequest, v1::TaskStatus> status({options.address}, options.credentials,
+                                                        options.timeout);
+    job =
+        status.Run({}, &v1::Admin::StubInterface::async_interface::GetStatus).front()->reply.job();
+  }
+  absl::StatusOr<std::vector<v1::TracedStep>> steps =
+      ChooseSteps(job, answer.reply, options.choice);
   RETURN_IF_ERROR(steps.status());
   return Formatted(options, answer.reply.job_id(), *steps);
 }

@@ -15,12 +15,14 @@
 
 namespace divvy {
 
-// Which steps are shown. Neither: the last one.
+// Which steps are shown. None of these: the last one.
 struct TraceChoice {
   // The number of a training step, from 1. All its attempts are shown.
   std::optional<int64_t> step = {};
   // So many of the slowest.
   std::optional<int> slowest = {};
+  // So many of the last ones, the newest first. Those whose worker was lost are among them.
+  std::optional<int> last = {};
 };
 
 enum class TraceFormat { kTable, kJson, kChrome };
@@ -33,15 +35,17 @@ struct TraceOptions {
   TraceFormat format = TraceFormat::kTable;
 };
 
-// Asks the coordinator, or a worker, and returns the text to print. Blocks at most for the timeout.
-// Errors: those of ChooseSteps, and of the call.
+// Asks the coordinator, or a worker, and returns the text to print. Blocks at most for twice the
+// timeout. Errors: those of ChooseSteps, and of the call.
 absl::StatusOr<std::string> TraceText(const TraceOptions& options);
 
 // The parts of it, which are pure.
 
 // NotFound: no step has been traced yet, or not this one; the message names the nearest that were.
-// InvalidArgument: a parameter server has answered, which knows no steps.
-absl::StatusOr<std::vector<v1::TracedStep>> ChooseSteps(const v1::GetTracesReply& traces,
+// InvalidArgument: the task is a parameter server, which knows no steps. `job`: the task's role;
+// JOB_NONE: not known.
+absl::StatusOr<std::vector<v1::TracedStep>> ChooseSteps(v1::Job job,
+                                                        const v1::GetTracesReply& traces,
                                                         const TraceChoice& choice);
 // The step as lines with bars. Text from outside is escaped for a terminal. `now`: wall time.
 std::string TraceLines(uint64_t job_id, const v1::TracedStep& step, absl::Time now);

@@ -1,5 +1,6 @@
 #include "tools/ctl/trace.h"
 
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -51,7 +52,7 @@ v1::GetTracesReply Traces() {
 
 std::vector<std::string> Chosen(const TraceChoice& choice) {
   std::vector<std::string> chosen;
-  const auto steps = ChooseSteps(Traces(), choice);
+  const auto steps = ChooseSteps(v1::CHIEF, Traces(), choice);
   EXPECT_TRUE(steps.ok()) << steps.status();
   if (!steps.ok()) return {};
   for (const v1::TracedStep& step : *steps)
@@ -66,6 +67,9 @@ TEST(TraceTest, TheLastStepIsChosenOrTheSlowestOnesOrAStepWithItsAttempts) {
   EXPECT_THAT(Chosen(slowest), ElementsAre("77/1", "128/1"));
   slowest.slowest = 1000;
   EXPECT_THAT(Chosen(slowest), ElementsAre("77/1", "128/1", "77/2"));
+  TraceChoice last;
+  last.last = 2;
+  EXPECT_THAT(Chosen(last), ElementsAre("192/1", "128/1"));
   TraceChoice one;
   one.step = 128;
   EXPECT_THAT(Chosen(one), ElementsAre("128/1"));
@@ -76,30 +80,63 @@ TEST(TraceTest, TheLastStepIsChosenOrTheSlowestOnesOrAStepWithItsAttempts) {
 TEST(TraceTest, AStepThatWasNotTracedIsRefusedWithTheNearestOnes) {
   TraceChoice one;
   one.step = 130;
-  const absl::Status status = ChooseSteps(Traces(), one).status();
+  const absl::Status status = ChooseSteps(v1::CHIEF, Traces(), one).status();
   EXPECT_TRUE(absl::IsNotFound(status));
   EXPECT_THAT(status.message(), HasSubstr("training step 130 is not among the steps"));
   EXPECT_THAT(status.message(), HasSubstr("the nearest are 64, 77, 128, 192"));
 }
 
 TEST(TraceTest, WithoutStepsTheErrorSaysWhatToDo) {
-  EXPECT_THAT(ChooseSteps({}, {}).status().message(), HasSubstr("no step has been traced yet"));
+  EXPECT_THAT(ChooseSteps(v1::CHIEF, {}, {}).status().message(),
+              HasSubstr("no step has been traced yet"));
   v1::GetTracesReply of_ps;
   of_ps.add_last_calls();
-  const absl::Status status = ChooseSteps(of_ps, {}).status();
-  EXPECT_TRUE(absl::IsInvalidArgument(status));
-  EXPECT_THAT(status.message(), HasSubstr("give the coordinator's address"));
+  for (const absl::Status& status :
+       {ChooseSteps(v1::JOB_NONE, of_ps, {}).status(), ChooseSteps(v1::PS, {}, {}).status()}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_THAT(status.message(), HasSubstr("give the coordinator's address"));
+  }
+}
+
+// A hostile task chooses its numbers.
+TEST(TraceTest, TheLargestNumbersOverflowNothing) {
+  v1::GetTracesReply traces;
+  v1::TracedStep& step = *traces.add_last();
+  step = Step(1);
+  step.set_ordinal(std::numeric_limits<int64_t>::max());
+  step.mutable_parts()->mutable_calls(0)->set_retries(std::numeric_limits<uint32_t>::max());
+  step.mutable_parts()->set_left_out(std::numeric_limits<uint32_t>::max());
+  *traces.add_last() = Step(1);
+  traces.mutable_last(1)->set_ordinal(std::numeric_limits<int64_t>::min());
+  TraceChoice one;
+  one.step = 7;
+  EXPECT_THAT(ChooseSteps(v1::CHIEF, traces, one).status().message(),
+              HasSubstr("the nearest are 9223372036854775808, 9223372036854775809"));
+  const std::string lines = TraceLines(1, step, absl::UnixEpoch());
+  EXPECT_THAT(lines, HasSubstr("training step 9223372036854775808"));
+  EXPECT_THAT(lines, HasSubstr("sent 4294967296 times"));
+  EXPECT_THAT(lines, HasSubstr("4294967295 shorter pulls and commits are not shown"));
 }
 
 TEST(TraceTest, AStepIsShownWithABarForEachPart) {
   const std::string lines = TraceLines(0xabc, Step(128), absl::UnixEpoch() + absl::Seconds(9));
-  EXPECT_THAT(lines, StartsWith("train, training step 128, worker 0: 10 ms, ok, 9 s ago\n"
-                                "  traceparent 00-0000000000000abc00000000000000e4-"));
-  EXPECT_THAT(lines, HasSubstr("  worker 0   compute         8 ms "
+  EXPECT_THAT(lines, StartsWith("train, training step 128, worker 0: 10.0 ms, ok, 9 s ago\n"
+                                "  traceparent 00-0000000000000abc00000000000000e4-"
+                                "0000000000000001-01, entry 228\n"));
+  EXPECT_THAT(lines, HasSubstr("  worker 0   compute      8.00 ms "
                                "|================================        |\n"));
-  EXPECT_THAT(lines, HasSubstr("  ps 0       pull            4 ms "
-                               "|================                        | at the ps 2 ms, sent 2 "
-                               "times\n"));
+  EXPECT_THAT(lines,
+              HasSubstr("  ps 0       pull         4.00 ms "
+                        "|================                        | at the ps 2.00 ms, sent 2 "
+                        "times\n"));
+}
+
+TEST(TraceTest, TheTimeThatRanksAStepStandsFirst) {
+  v1::TracedStep step = Step(128);
+  step.set_queued_ns(2 * kMs);
+  EXPECT_THAT(TraceLines(0xabc, step, absl::UnixEpoch()),
+              StartsWith("train, training step 128, worker 0: 10.0 ms after 2.00 ms in the queue, "
+                         "ok, just now\n"));
 }
 
 TEST(TraceTest, TheNameOfAFunctionCommandsNoTerminal) {
@@ -126,6 +163,29 @@ TEST(TraceTest, ACoordinatorIsAskedOverItsConnection) {
   EXPECT_THAT(*TraceText(asked), StartsWith("{\"step\":\"177\""));
   asked.format = TraceFormat::kChrome;
   EXPECT_THAT(*TraceText(asked), StartsWith("{\"traceEvents\":["));
+}
+
+// A parameter server that nobody has called yet has neither steps nor calls to tell of.
+TEST(TraceTest, AnIdleParameterServerIsToldFromAnIdleCoordinator) {
+  for (const v1::Job job : {v1::PS, v1::CHIEF}) {
+    AdminService admin(
+        [job] {
+          v1::TaskStatus status;
+          status.set_job(job);
+          return status;
+        },
+        std::nullopt, nullptr, [] { return v1::GetTracesReply(); });
+    ServerOptions options;
+    options.address = "127.0.0.1:0";
+    auto server = Server::Start(options, {&admin}, nullptr);
+    ASSERT_TRUE(server.ok()) << server.status();
+    TraceOptions asked;
+    asked.address = absl::StrCat("127.0.0.1:", (*server)->port());
+    asked.credentials = MakeChannelCredentials(std::nullopt, "");
+    asked.timeout = absl::Seconds(10);
+    EXPECT_THAT(TraceText(asked).status().message(),
+                HasSubstr(job == v1::PS ? "the task is a parameter server" : "no step has been"));
+  }
 }
 
 }  // namespace

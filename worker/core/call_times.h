@@ -3,8 +3,9 @@
 #define DIVVY_WORKER_CORE_CALL_TIMES_H_
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -12,17 +13,26 @@
 
 namespace divvy {
 
-// Keeps the StepTrace::kMostCalls calls that took longest. `since` is Clock::Elapsed here, because
-// a pull may begin before anybody knows of which step's trace it will be a part. Not thread-safe.
+// Keeps StepTrace::kMostCalls calls: of each kind, pulls and commits, those that took longest. Half
+// of the places are for either kind if there are so many of it. `since` is Clock::Elapsed here,
+// because a pull may begin before anybody knows of which step's trace it will be a part. Not
+// thread-safe.
 class CallTimes {
  public:
   using Call = StepTrace::Call;
 
-  void Add(Call call) {
-    if (calls_.size() < StepTrace::kMostCalls) return calls_.push_back(call);
+  void Add(const Call& call) {
+    ++kept_[call.commit];
+    calls_.push_back(call);
+    if (calls_.size() <= StepTrace::kMostCalls) return;
     ++left_out_;
-    const auto shortest = std::min_element(calls_.begin(), calls_.end(), IsShorter);
-    if (IsShorter(*shortest, call)) *shortest = call;
+    const bool kind = kept_[call.commit] > StepTrace::kMostCalls / 2 ? call.commit : !call.commit;
+    --kept_[kind];
+    // The shortest of its kind.
+    calls_.erase(
+        std::min_element(calls_.begin(), calls_.end(), [kind](const Call& a, const Call& b) {
+          return a.commit != b.commit ? a.commit == kind : a.took < b.took;
+        }));
   }
   // In the order in which they were sent, with `since` counted from `origin`.
   std::vector<Call> From(absl::Duration origin) const {
@@ -35,9 +45,9 @@ class CallTimes {
   uint32_t left_out() const { return left_out_; }
 
  private:
-  static bool IsShorter(const Call& a, const Call& b) { return a.took < b.took; }
-
   std::vector<Call> calls_;
+  // Of pulls and of commits, in calls_.
+  std::array<size_t, 2> kept_ = {};
   uint32_t left_out_ = 0;
 };
 

@@ -1,5 +1,7 @@
 #include "worker/core/call_times.h"
 
+#include <vector>
+
 #include "gtest/gtest.h"
 
 namespace divvy {
@@ -24,6 +26,37 @@ TEST(CallTimesTest, CallsAreInTheOrderInWhichTheyWereSent) {
   EXPECT_EQ(calls[1].ps, 1);
   EXPECT_EQ(calls[1].since, absl::Milliseconds(30));
   EXPECT_EQ(times.left_out(), 0u);
+}
+
+// Long pulls do not hide the commits, and commits do not hide the pulls.
+TEST(CallTimesTest, EachKindHasHalfOfThePlacesIfThereAreSoMany) {
+  CallTimes times;
+  for (int i = 0; i < 100; ++i) times.Add(Call(i, i, 1000 + i));
+  for (int i = 0; i < 40; ++i) {
+    CallTimes::Call commit = Call(i, 200 + i, 1 + i);
+    commit.commit = true;
+    times.Add(commit);
+  }
+  std::vector<int> pulls, commits;
+  for (const auto& call : times.From(absl::ZeroDuration()))
+    (call.commit ? commits : pulls).push_back(call.ps);
+  ASSERT_EQ(pulls.size(), 32u);
+  ASSERT_EQ(commits.size(), 32u);
+  EXPECT_EQ(pulls.front(), 68) << "the longest";
+  EXPECT_EQ(commits.front(), 8) << "the longest";
+  EXPECT_EQ(times.left_out(), 140 - StepTrace::kMostCalls);
+}
+
+TEST(CallTimesTest, PlacesThatOneKindLeavesAreForTheOther) {
+  CallTimes times;
+  for (int i = 0; i < 100; ++i) times.Add(Call(i, i, 1000 + i));
+  CallTimes::Call commit = Call(0, 200, 1);
+  commit.commit = true;
+  times.Add(commit);
+  const auto calls = times.From(absl::ZeroDuration());
+  ASSERT_EQ(calls.size(), StepTrace::kMostCalls);
+  EXPECT_TRUE(calls.back().commit);
+  EXPECT_EQ(calls.front().ps, 37);
 }
 
 TEST(CallTimesTest, TheLongestOfManyAreKept) {

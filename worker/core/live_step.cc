@@ -537,14 +537,20 @@ StepTrace WorkerCore::TraceOf(LiveStep& step) const {
 
 void WorkerCore::Trace(LiveStep& step, Report& report) const {
   const Dispatch& dispatch = step.dispatch;
-  if (!dispatch.trace_over || report.took < *dispatch.trace_over) return;
+  const absl::Duration now = clock_.Elapsed();
+  if (!dispatch.trace_over || now - step.arrived < *dispatch.trace_over) return;
   report.trace = TraceOf(step);
   if (options_.traces == nullptr) return;
-  TracedStep run{dispatch.step,  dispatch.attempt, dispatch.ordinal, dispatch.function,
-                 options_.index, report.outcome,   clock_.Elapsed()};
+  TracedStep run{dispatch.step,
+                 dispatch.attempt,
+                 dispatch.ordinal,
+                 dispatch.function,
+                 options_.index,
+                 report.outcome,
+                 now};
   run.total = report.trace->reported;
   run.parts = report.trace;
-  options_.traces->Add(std::move(run), report.took, *dispatch.trace_over);
+  options_.traces->Add(std::move(run), *dispatch.trace_over);
 }
 
 void WorkerCore::AnswerHold() {

@@ -380,12 +380,12 @@ TEST_F(WorkerCoreTest, AFastStepTellsNoTimesUnlessItIsSampled) {
   EXPECT_FALSE(Reports()[2].trace.has_value());
 }
 
-// A step that waits behind another one says so.
+// A step that waits behind another one says so, and is slow if it waits long.
 TEST_F(WorkerCoreTest, TheWaitBehindOtherStepsIsPartOfTheTrace) {
   Attach();
   Dispatch(1, "slow");
   divvy::Dispatch dispatch = Step(2, "empty");
-  dispatch.trace_over = absl::ZeroDuration();
+  dispatch.trace_over = absl::Seconds(59);
   end_->Tell(dispatch);
   Run(absl::Minutes(5));
   ASSERT_EQ(Reports().size(), 2u);
