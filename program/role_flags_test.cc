@@ -74,6 +74,27 @@ TEST_F(RoleFlagsTest, WhatSoundsLikeASecretIsNotWrittenForTensorBoard) {
   EXPECT_EQ(configuration.at("--test_s3_key"), "(not shown)");
 }
 
+TEST_F(RoleFlagsTest, FlagsOfTheProgramAreHyperparametersWithTheirTypesButNoSecrets) {
+  Set("test_s3_key", "AKIA");
+  const auto hparams = EmbeddedSetupFromFlags({}).coordinator.report->hparams;
+  ASSERT_EQ(hparams.size(), 1u);
+  EXPECT_EQ(std::get<double>(hparams.at("test_rows").value()), 3) << "also with its default value";
+}
+
+TEST_F(RoleFlagsTest, HistogramsNeedADirectoryAndASecondBetweenThem) {
+  Set("tensorboard_histograms", "1m");
+  EXPECT_EQ(EmbeddedSetupFromFlags({}).coordinator.report->histograms_every, absl::Minutes(1));
+  EXPECT_EQ(MakeTensorboardDir(),
+            absl::InvalidArgumentError("--tensorboard_histograms needs --tensorboard_dir, the "
+                                       "directory to write them to"));
+  for (const char* every : {"999ms", "-1s"}) {
+    Set("tensorboard_histograms", every);
+    EXPECT_EQ(MakeTensorboardDir(),
+              absl::InvalidArgumentError(absl::StrCat("--tensorboard_histograms=", every,
+                                                      ": give 0 for none, or at least 1s")));
+  }
+}
+
 TEST_F(RoleFlagsTest, AClusterInOneProcessRefusesEachFlagThatItWouldNotObey) {
   EXPECT_TRUE(CheckEmbeddedFlags().ok());
   for (const OwnFlag& flag : OwnFlags()) {

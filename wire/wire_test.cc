@@ -724,6 +724,39 @@ TEST(FrameTest, AReportThatExplainsNothingIsRefused) {
   ExpectRefused(FrameWith(report), "report.participants[0]: is -1");
 }
 
+TEST(FrameTest, GradientsOfAReportTravelAndTheirHistogramsAreChecked) {
+  Report report;
+  report.gradients = {{"w", {-1, 2, std::vector<uint64_t>(kHistogramBuckets, 7)}}, {"b", {}}};
+  const auto arrived = FromProto(FrameWith(report));
+  ASSERT_TRUE(arrived.ok()) << arrived.status();
+  const auto& gradients = std::get<Report>(*arrived->message).gradients;
+  ASSERT_EQ(gradients.size(), 2u);
+  EXPECT_EQ(gradients[0].variable, "w");
+  EXPECT_EQ(gradients[0].values.low, -1);
+  EXPECT_EQ(gradients[0].values.high, 2);
+  EXPECT_EQ(gradients[0].values.counts, report.gradients[0].values.counts);
+  EXPECT_TRUE(gradients[1].values.counts.empty());
+  const auto refused = [&report](auto change, absl::string_view why) {
+    v1::FromWorkerFrame frame = FrameWith(report);
+    change(*frame.mutable_report());
+    ExpectRefused(frame, why);
+  };
+  using M = v1::Report;
+  refused([](M& m) { m.mutable_gradients(0)->clear_variable(); },
+          "report.gradients[0].variable: has 0 bytes");
+  refused([](M& m) { m.mutable_gradients(0)->set_low(NAN); },
+          "report.gradients[0].low: is not a finite number");
+  refused([](M& m) { m.mutable_gradients(0)->set_high(-2); },
+          "report.gradients[0].high: is below low");
+  refused([](M& m) { m.mutable_gradients(0)->add_counts(1); },
+          "report.gradients[0].counts: there are at most 30");
+  refused(
+      [](M& m) {
+        while (m.gradients_size() <= GradientHistogram::kMost) *m.add_gradients() = m.gradients(0);
+      },
+      "report.gradients: has 257");
+}
+
 TEST(FrameTest, NegativeCountsAndDurationsAreRefused) {
   v1::FromWorkerFrame frame = FrameWith(Pong());
   frame.mutable_pong()->set_blocked_for_ns(-1);

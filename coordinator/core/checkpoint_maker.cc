@@ -131,7 +131,8 @@ void CheckpointMaker::OnMarked(int ps) {
 
 std::optional<CoordinatorSnapshot::Work> CheckpointMaker::work() const {
   if (!after_release()) return std::nullopt;
-  CoordinatorSnapshot::Work work{CoordinatorSnapshot::Work::Kind::kCheckpoint};
+  CoordinatorSnapshot::Work work;
+  work.kind = CoordinatorSnapshot::Work::Kind::kCheckpoint;
   work.since = clock_.Elapsed() - run_->writing_since;
   for (const auto& [ps, bytes] : run_->written) {
     work.done += bytes.first;

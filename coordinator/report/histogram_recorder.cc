@@ -47,7 +47,8 @@ WeightSample SampleOf(const Layout& layout) {
   if (specs.empty()) return sample;
   const int64_t budget = std::min(kMostOfOne, kMostElements / static_cast<int64_t>(specs.size()));
   for (const VariableSpec* spec : specs) {
-    VariableRead read{spec->name};
+    VariableRead read;
+    read.variable = spec->name;
     if (spec->shape.num_elements() > budget && spec->shape.rank() > 0) {
       const int64_t rows = spec->shape.dim(0);
       const int64_t wanted =
@@ -157,9 +158,14 @@ void HistogramRecorder::OnWeights(int64_t step, const std::vector<std::string>& 
 
 void HistogramRecorder::WriteGradients() {
   GradientSample sample = source_->TakeGradients();
+  if (sample.gradients.empty()) return;
+  const std::shared_ptr<const Layout> layout = source_->Variables();
   std::map<std::string, ValueHistogram> histograms;
-  for (GradientHistogram& gradient : sample.gradients)
-    histograms[absl::StrCat("gradients/", gradient.variable)] = std::move(gradient.values);
+  for (GradientHistogram& gradient : sample.gradients) {
+    // The names come from a worker.
+    if (layout->Find(gradient.variable) != nullptr)
+      histograms[absl::StrCat("gradients/", gradient.variable)] = std::move(gradient.values);
+  }
   events_->Histograms(kRun, sample.step, std::move(histograms));
 }
 

@@ -203,9 +203,18 @@ TEST_F(HistogramRecorderTest, NothingIsReadBeforeTheProgramHasChosenItsState) {
 TEST_F(HistogramRecorderTest, GradientsAreWrittenWithinASecondAtTheirOwnStep) {
   recorder_->OnTraining();
   Run(absl::Seconds(1));
+  job_->layout = job_->layout->With(Variable(2, "b", {1}));
   job_->gradients = {3, {{"w", {0, 1, {1, 1}}}, {"b", {2, 2, {1}}}}};
   Run(absl::Seconds(1));
   EXPECT_THAT(Written(), ElementsAre("step 0: weights/w", "step 3: gradients/b, gradients/w"));
+}
+
+TEST_F(HistogramRecorderTest, AWorkerAddsNoSeriesOfVariablesThatTheJobDoesNotHave) {
+  recorder_->OnTraining();
+  Run(absl::Seconds(1));
+  job_->gradients = {3, {{"w", {0, 1, {1, 1}}}, {"another", {0, 1, {1, 1}}}}};
+  Run(absl::Seconds(1));
+  EXPECT_THAT(Written(), ElementsAre("step 0: weights/w", "step 3: gradients/w"));
 }
 
 TEST_F(HistogramRecorderTest, StalenessIsThatOfAllStepsSinceTheLastTime) {

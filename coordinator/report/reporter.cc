@@ -1,6 +1,7 @@
 #include "coordinator/report/reporter.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <utility>
 
@@ -40,12 +41,20 @@ class CoreSource : public HistogramSource {
             std::function<void(absl::StatusOr<std::vector<Tensor>>)> done) override {
     core_->Read(std::move(reads), std::move(done));
   }
-  void WantGradients() override { core_->WantGradients(); }
-  GradientSample TakeGradients() override { return core_->TakeGradients(); }
+  void WantGradients() override {
+    wanted_ = true;
+    core_->WantGradients();
+  }
+  // A worker may tell gradients without being asked. One answer counts for each question.
+  GradientSample TakeGradients() override {
+    GradientSample sample = core_->TakeGradients();
+    return !sample.gradients.empty() && wanted_.exchange(false) ? sample : GradientSample();
+  }
   std::map<uint64_t, int64_t> TakeStaleness() override { return core_->TakeStaleness(); }
 
  private:
   const std::shared_ptr<CoordinatorCore> core_;
+  std::atomic<bool> wanted_{false};
 };
 
 }  // namespace

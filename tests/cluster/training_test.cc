@@ -115,6 +115,7 @@ class TrainingTest : public ::testing::Test {
     };
     setup.coordinator.report->tensorboard_dir = tensorboard_dir_;
     setup.coordinator.report->configuration = {{"--note", "a|b"}};
+    setup.coordinator.report->histograms_every = absl::Seconds(1);
     auto cluster = EmbeddedCluster::Start(setup);
     ASSERT_TRUE(cluster.ok()) << cluster.status();
     trainer_.reset();
@@ -428,6 +429,27 @@ TEST_F(TrainingTest, EventFilesTellOfTrainingAndOfWhatIsReported) {
               HasSubstr("| --note | a\\|b |\n| parameter servers | 2 |\n| workers | 2 |"));
   EXPECT_THAT(std::get<std::string>(SeriesOf(train, "variables").at(0).second),
               HasSubstr("logit/kernel  float32 [3, 1]"));
+  const auto buckets_of = [&](const std::string& tag) {
+    std::vector<HistogramBucket> buckets;
+    for (const auto& [step, data] : SeriesOf(train, tag)) {
+      const auto& point = std::get<std::vector<HistogramBucket>>(data);
+      buckets.insert(buckets.end(), point.begin(), point.end());
+    }
+    return buckets;
+  };
+  EXPECT_EQ(SeriesOf(train, "weights/logit/kernel").at(0).first, 0);
+  double elements = 0;
+  for (size_t i = 0; i < 30; ++i) elements += buckets_of("weights/logit/kernel").at(i).count;
+  EXPECT_EQ(elements, 3);
+  EXPECT_FALSE(buckets_of("gradients/logit/kernel").empty());
+  double steps = 0;
+  for (const HistogramBucket& bucket : buckets_of("staleness")) steps += bucket.count;
+  EXPECT_EQ(steps, 715);
+  for (const std::string run : {"worker/0", "worker/1"}) {
+    const std::vector<Event> worker = EventsOf(tensorboard_dir_, run);
+    EXPECT_FALSE(SeriesOf(worker, "steps_per_second").empty()) << run;
+    EXPECT_FALSE(SeriesOf(worker, "step_seconds").empty()) << run;
+  }
   // The mean that was reported; the means of the single steps are not points.
   ASSERT_EQ(SeriesOf(validation, "loss").size(), 1u);
   EXPECT_EQ(std::get<float>(SeriesOf(validation, "loss")[0].second),
