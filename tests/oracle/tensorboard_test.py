@@ -137,7 +137,7 @@ class TensorBoardTest(unittest.TestCase):
     plugin = images_plugin.ImagesPlugin(backend(self.runs, self.folder.name))
     shown = plugin._image_response_for_run(
         context.RequestContext(), '', 'others/train', 'gray', sample=1)
-    self.assertEqual([(1, 2, 1)], [(one['step'], one.get('width', 2), 1) for one in shown])
+    self.assertEqual([(1, 2, 1)], [(one['step'], one['width'], one['height']) for one in shown])
 
   def test_images_are_what_a_decoder_expects(self):
     try:
