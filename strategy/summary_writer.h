@@ -102,9 +102,10 @@ class SummaryWriter {
   absl::Status Image(absl::string_view run, int64_t step, absl::string_view tag,
                      const Tensor& images, int max_outputs = 3);
   // Adds the hyperparameters with which `run` trains, as hp.hparams of TensorBoard does. The tab
-  // HPARAMS then has a row for the run, with the last scalars of the run and of the runs below it:
+  // HPARAMS then has a row for the run, with the last scalars of the run and of the runs below it.
+  // (Of the empty run it finds those below it only if --logdir is above the directory.)
   //
-  //   RETURN_IF_ERROR(summaries.HParams("", coordinator.step(),
+  //   RETURN_IF_ERROR(summaries.HParams("train", coordinator.step(),
   //                                     {{"learning_rate", 0.1}, {"optimizer", "adam"}}));
   //
   // Runs with equal hyperparameters are shown as one group. TensorBoard shows the first ones that

@@ -60,8 +60,6 @@ void Reporter::Watch(std::shared_ptr<ReportedJob> job) {
 
 void Reporter::BeginEvents() {
   job_->SampleSteps();
-  // Here and not when a loop begins: a program may only schedule steps.
-  if (!options_.hparams.empty()) events_->HParams("", job_->Step(), options_.hparams);
   if (options_.histograms_every <= absl::ZeroDuration()) return;
   histograms_ = std::make_shared<HistogramRecorder>(options_.histograms_every, job_, events_,
                                                     executor_, clock_);
@@ -87,15 +85,15 @@ ProgressLine Reporter::NextLine() {
   line.epochs = epochs_;
   const absl::Duration now = clock_.Elapsed();
   if (!recent_.empty() && now > recent_since_) {
-    last_means_ = Means(recent_);
-    TellNotFinite(loop_run(), last_means_);
+    shown_.means = Means(recent_);
+    TellNotFinite(loop_run(), shown_.means);
     NoteLoss(recent_);
-    last_rate_ = Examples(recent_) / absl::ToDoubleSeconds(now - recent_since_);
+    shown_.rate = Examples(recent_) / absl::ToDoubleSeconds(now - recent_since_);
     recent_.clear();
     recent_since_ = now;
   }
-  line.metrics = last_means_;
-  line.examples_per_second = last_rate_;
+  line.metrics = shown_.means;
+  line.examples_per_second = shown_.rate;
   const auto& progress = line.snapshot.progress;
   if (progress && progress->total) {
     int64_t steps_left = *progress->total - progress->done;
@@ -139,6 +137,15 @@ void Reporter::RecordConfiguration(const Layout& layout) {
                 absl::StrCat("```\n", FormatVariables(layout), "```\n"));
 }
 
+// A point at an earlier step than those of the job's last life would hide them. So the first one
+// waits until the program has chosen its state.
+void Reporter::RecordHParams() {
+  if (events_ == nullptr || options_.hparams.empty() || hparams_written_ || !job_->IsRunning())
+    return;
+  hparams_written_ = true;
+  events_->HParams(kTrainRun, job_->Step(), options_.hparams);
+}
+
 // Records the points of the interval that ends now.
 void Reporter::RecordInterval() {
   const absl::Duration now = clock_.Elapsed();
@@ -152,6 +159,8 @@ void Reporter::RecordInterval() {
     events_->Scalars(kTrainRun, snapshot.finished_steps, std::move(points));
   }
   RecordWorkers(options_.report_every / 2);
+  // A program may have no loop, and only schedule steps.
+  if (job_->Step() > 0) RecordHParams();
   unrecorded_.clear();
   recorded_at_ = now;
 }
@@ -167,6 +176,7 @@ void Reporter::RecordWorkers(absl::Duration shortest) {
 void Reporter::OnLoopBegin(const Layout& layout, StepKind kind) {
   MutexLock lock(mu_);
   if (events_ != nullptr && !table_drawn_) RecordConfiguration(layout);
+  RecordHParams();
   // Steps that the program has scheduled are no part of the loop.
   RecordWorkers(options_.report_every / 2);
   trains_ = kind == StepKind::kTraining;
@@ -183,8 +193,8 @@ void Reporter::OnLoopBegin(const Layout& layout, StepKind kind) {
   recent_since_ = recorded_at_ = clock_.Elapsed();
   recent_.clear();
   loop_.clear();
-  last_means_.clear();
-  last_rate_ = 0;
+  shown_.means.clear();
+  shown_.rate = 0;
   const CoordinatorSnapshot now = job_->Snapshot();
   time_left_.Begin(now.progress ? now.progress->done : 0);
 }
@@ -262,6 +272,7 @@ void Reporter::OnEnd() {
   {
     MutexLock lock(mu_);
     RecordWorkers(absl::ZeroDuration());
+    if (job_->Step() > 0) RecordHParams();
     histograms = histograms_;
   }
   if (histograms == nullptr) return;

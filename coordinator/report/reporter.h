@@ -56,12 +56,11 @@ struct ReportOptions {
 // percentage that is done and the time left.
 //
 // Event files: the run "train" has the means of each report interval of training loops, the numbers
-// of the dynamic tables (TablePoints), the texts "configuration" and "variables", and histograms
-// (HistogramRecorder). A report of the program is in the run that the program names. The run
-// "worker/0" has "steps_per_second" and "step_seconds", the mean time of a step, of worker 0 in
-// each interval, and so on up to worker 127; an interval that is shorter than half of report_every
-// counts in the next one. The directory itself has the hyperparameters, from Watch on. The x axis
-// is training steps.
+// of the dynamic tables (TablePoints), the texts "configuration" and "variables", the
+// hyperparameters, and histograms (HistogramRecorder). A report of the program is in the run that
+// the program names. The run "worker/0" has "steps_per_second" and "step_seconds", the mean time of
+// a step, of worker 0 in each interval, and so on up to worker 127; an interval that is shorter
+// than half of report_every counts in the next one. The x axis is training steps.
 class Reporter : public ProgressSink, public std::enable_shared_from_this<Reporter> {
  public:
   // REQUIRES: `executor`, `clock` and `files` outlive this and its timers. `files` takes the event
@@ -107,6 +106,8 @@ class Reporter : public ProgressSink, public std::enable_shared_from_this<Report
   ProgressLine NextLine() DIVVY_REQUIRES(mu_);
   // Writes the texts "configuration" and "variables" to the event files.
   void RecordConfiguration(const Layout& layout) DIVVY_REQUIRES(mu_);
+  // Writes the hyperparameters to the event files, once.
+  void RecordHParams() DIVVY_REQUIRES(mu_);
   // Writes the means of the interval to the event files.
   void RecordInterval() DIVVY_REQUIRES(mu_);
   // Begins what the event files are made of. REQUIRES: there are event files.
@@ -143,8 +144,12 @@ class Reporter : public ProgressSink, public std::enable_shared_from_this<Report
   bool not_finite_told_ DIVVY_GUARDED_BY(mu_) = false;
   const absl::Duration began_;
   TimeLeft time_left_ DIVVY_GUARDED_BY(mu_);
-  std::map<std::string, double> last_means_ DIVVY_GUARDED_BY(mu_);
-  double last_rate_ DIVVY_GUARDED_BY(mu_) = 0;
+  // What the last line has shown.
+  struct Shown {
+    std::map<std::string, double> means;
+    double rate = 0;
+  };
+  Shown shown_ DIVVY_GUARDED_BY(mu_);
 
   // Taken after mu_, and never held while text is written: mu_ is held as long as a terminal that
   // is stopped does not take the line, and status pages answer meanwhile.
@@ -160,6 +165,7 @@ class Reporter : public ProgressSink, public std::enable_shared_from_this<Report
   // The metrics of training steps since the last points in the event files.
   Metrics unrecorded_ DIVVY_GUARDED_BY(mu_);
   absl::Duration recorded_at_ DIVVY_GUARDED_BY(mu_);
+  bool hparams_written_ DIVVY_GUARDED_BY(mu_) = false;
   // Whether the current loop runs training steps.
   bool trains_ DIVVY_GUARDED_BY(mu_) = false;
 };

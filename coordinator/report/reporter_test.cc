@@ -49,7 +49,7 @@ TEST(ReporterTest, WhatTheJobHasReachedIsToldWhileALineIsWritten) {
 }
 
 struct FakeJob : public ReportedJob {
-  bool IsRunning() const override { return true; }
+  bool IsRunning() const override { return running; }
   int64_t Step() const override { return snapshot.finished_steps; }
   std::shared_ptr<const Layout> Variables() const override { return layout; }
   void Read(std::vector<VariableRead> reads,
@@ -68,7 +68,7 @@ struct FakeJob : public ReportedJob {
   CoordinatorSnapshot snapshot;
   std::shared_ptr<const Layout> layout = Layout::Empty();
   std::map<int, WorkerSteps> workers;
-  bool sampled = false;
+  bool running = true, sampled = false;
   int wanted = 0;
 };
 
@@ -207,18 +207,34 @@ TEST_F(EventsTest, WithoutADirectoryNothingIsSampledOrWritten) {
   EXPECT_FALSE(files_.Stat("/logs").ok());
 }
 
-TEST_F(EventsTest, HyperparametersAreWrittenOnceAndBeforeAnyLoop) {
+TEST_F(EventsTest, AProgramThatOnlySchedulesStepsHasHyperparametersToo) {
+  options_.hparams = {{"rate", 0.5}};
+  job_->snapshot.finished_steps = 1000;
+  job_->running = false;
+  Start();
+  Run(absl::Seconds(6));
+  EXPECT_EQ(Count("train", kHParamsTag), 0)
+      << "a point at a step of a state that is not chosen could hide what is there";
+  job_->running = true;
+  Run(absl::Seconds(6));
+  EXPECT_EQ(Count("train", kHParamsTag), 1);
+  EXPECT_EQ(EventsOf("train").back().step, 1000);
+}
+
+TEST_F(EventsTest, HyperparametersAreWrittenOnce) {
   options_.hparams = {{"rate", 0.5}};
   Start();
-  Run(absl::Seconds(1));
-  EXPECT_EQ(Count("", kHParamsTag), 1) << "a program may only schedule steps";
+  Run(absl::Seconds(6));
+  EXPECT_EQ(Count("train", kHParamsTag), 0);
   for (int i = 0; i < 2; ++i) {
     BeginLoop();
-    Run(absl::Seconds(5));
+    Finish(1);
+    Run(absl::Seconds(6));
     reporter_->OnLoopEnd();
   }
+  reporter_->OnEnd();
   Run(absl::Seconds(1));
-  EXPECT_EQ(Count("", kHParamsTag), 1);
+  EXPECT_EQ(Count("train", kHParamsTag), 1);
   EXPECT_EQ(Count("train", "configuration"), 1);
 }
 
