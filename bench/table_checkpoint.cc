@@ -136,7 +136,7 @@ class Bench {
     ASSIGN_OR_RETURN(const auto values, files->Open(kCheckpoint));
     TableReader reader(*values, *shard);
     for (int64_t segment = 0; segment < shard->table()->segments(); ++segment)
-      RETURN_IF_ERROR(reader.ReadNext());
+      RETURN_IF_ERROR(reader.ReadNext().status());
     if (shard->table()->stats().rows == absl::GetFlag(FLAGS_checkpoint_rows))
       return absl::OkStatus();
     return absl::InternalError("rows are missing after the restore");

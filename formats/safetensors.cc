@@ -11,6 +11,7 @@
 #include "base/path.h"
 #include "base/status_macros.h"
 #include "formats/little_endian.h"
+#include "formats/utf8.h"
 #include "nlohmann/json.hpp"
 
 namespace divvy {
@@ -206,15 +207,11 @@ std::string Quote(const std::string& text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// Whether `text` is UTF-8. JSON would replace invalid bytes, so a reader would get another string.
-bool IsText(const std::string& text) {
-  return Json::parse(Quote(text), nullptr, /*allow_exceptions=*/false) == Json(text);
-}
-
 absl::Status CheckSpecs(absl::Span<const SafetensorsSpec> tensors) {
   std::set<std::string> names = {kMetadata};
   for (const SafetensorsSpec& tensor : tensors) {
-    if (!IsText(tensor.name))
+    // JSON would replace invalid bytes, so a reader would get another string.
+    if (!IsUtf8(tensor.name))
       return absl::InvalidArgumentError("the name of a tensor is not UTF-8");
     if (!names.insert(tensor.name).second)
       return absl::InvalidArgumentError(

@@ -377,6 +377,18 @@ TEST(ValueHistogramTest, TheWholeRangeOfDoublesHasBuckets) {
   EXPECT_EQ(HistogramOf(Tensor::Vector<double>({-most, 0, most}), 4).counts, (Counts{1, 0, 1, 1}));
 }
 
+TEST(ValueHistogramTest, PartsAreCountedAsOneTensor) {
+  const Tensor parts[] = {Tensor::Vector<float>({1, 5}), Tensor(),
+                          Tensor::Vector<Half>({Half::FromFloat(3)})};
+  const ValueHistogram histogram = HistogramOfParts(parts, 4);
+  EXPECT_EQ(histogram.low, 1);
+  EXPECT_EQ(histogram.high, 5);
+  EXPECT_EQ(histogram.counts, (Counts{1, 0, 1, 1}));
+  EXPECT_EQ(HistogramOfParts({}).counts, Counts());
+  const Tensor thousand = Tensor::Vector<float>(std::vector<float>(1000, 1));
+  EXPECT_EQ(HistogramOfParts({thousand, thousand}, 1, 64).counts, (Counts{62}));  // every 33rd
+}
+
 TEST(ValueHistogramTest, ReadsNoMoreElementsThanItMay) {
   std::vector<float> values(1000);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);

@@ -2,19 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <type_traits>
 
 namespace divvy {
 namespace {
-
-template <typename T>
-double ValueOf(T element) {
-  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
-    return element.ToFloat();
-  } else {
-    return static_cast<double>(element);
-  }
-}
 
 // Calls `visit` with every `stride`-th element.
 template <typename T, typename Visit>
@@ -22,7 +12,7 @@ void ForEachOf(const Tensor& data, int64_t stride, const Visit& visit) {
   const T* const elements = data.data_as<T>();
   const int64_t count = data.shape().num_elements();
   for (int64_t i = 0; i < count; i += stride) {
-    visit(ValueOf(elements[i]));
+    visit(ElementAsDouble(elements[i]));
     if (stride > count - i) break;  // the next index may not overflow
   }
 }
@@ -48,12 +38,20 @@ void ForEach(const Tensor& data, int64_t stride, const Visit& visit) {
 }  // namespace
 
 ValueHistogram HistogramOf(const Tensor& data, int buckets, int64_t most) {
-  const int64_t count = data.shape().num_elements();
+  return HistogramOfParts(absl::MakeConstSpan(&data, 1), buckets, most);
+}
+
+ValueHistogram HistogramOfParts(absl::Span<const Tensor> parts, int buckets, int64_t most) {
+  int64_t count = 0;
+  for (const Tensor& part : parts) count += part.shape().num_elements();
   // A stride that is odd reads other columns in each row of an even length.
   const int64_t stride = count <= most ? 1 : (count / most + (count % most != 0 ? 1 : 0)) | 1;
   ValueHistogram histogram;
   bool found = false;
-  ForEach(data, stride, [&](double value) {
+  const auto for_each = [&](const auto& visit) {
+    for (const Tensor& part : parts) ForEach(part, stride, visit);
+  };
+  for_each([&](double value) {
     if (!std::isfinite(value)) return;
     histogram.low = found ? std::min(histogram.low, value) : value;
     histogram.high = found ? std::max(histogram.high, value) : value;
@@ -63,7 +61,7 @@ ValueHistogram HistogramOf(const Tensor& data, int buckets, int64_t most) {
   histogram.counts.resize(static_cast<size_t>(buckets));
   // Halves: the distance of two doubles may be greater than the greatest double.
   const double half_width = histogram.high / 2 - histogram.low / 2;
-  ForEach(data, stride, [&](double value) {
+  for_each([&](double value) {
     if (!std::isfinite(value)) return;
     const double place =
         half_width > 0 ? (value / 2 - histogram.low / 2) / half_width * buckets : buckets;

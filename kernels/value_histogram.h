@@ -4,8 +4,11 @@
 
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
+#include "absl/types/span.h"
+#include "tensor/dtype.h"
 #include "tensor/tensor.h"
 
 namespace divvy {
@@ -29,8 +32,23 @@ struct ValueHistogram {
 ValueHistogram HistogramOf(const Tensor& data, int buckets = kHistogramBuckets,
                            int64_t most = std::numeric_limits<int64_t>::max());
 
+// As HistogramOf one tensor that has the elements of all `parts`. A few more than `most` elements
+// may be read: one more of each part. REQUIRES: as HistogramOf, for each part.
+ValueHistogram HistogramOfParts(absl::Span<const Tensor> parts, int buckets = kHistogramBuckets,
+                                int64_t most = std::numeric_limits<int64_t>::max());
+
 // The number of elements that are NaN or infinite. Pure; thread-safe. REQUIRES: as HistogramOf.
 int64_t CountNotFinite(const Tensor& data);
+
+// The element of a tensor as a double. Pure.
+template <typename T>
+double ElementAsDouble(T element) {
+  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
+    return element.ToFloat();
+  } else {
+    return static_cast<double>(element);
+  }
+}
 
 }  // namespace divvy
 

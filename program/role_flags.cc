@@ -10,12 +10,14 @@
 #include "absl/flags/commandlineflag.h"
 #include "absl/flags/flag.h"
 #include "absl/flags/reflection.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/file_system.h"
 #include "base/terminal.h"
+#include "formats/utf8.h"
 #include "program/own_program.h"
 #include "program/program_flags.h"
 #include "ps_server/service/run.h"
@@ -77,6 +79,9 @@ bool HoldsASecret(absl::string_view flag) {
   return false;
 }
 
+// Event files have text in UTF-8 alone.
+std::string AsUtf8(std::string value) { return IsUtf8(value) ? value : absl::CHexEscape(value); }
+
 // The program's own flags, also those with their default values: two jobs differ in what both have.
 std::map<std::string, HParam> HParamsFromFlags() {
   std::map<std::string, HParam> hparams;
@@ -90,7 +95,7 @@ std::map<std::string, HParam> HParamsFromFlags() {
     } else if (absl::SimpleAtod(value, &number) && std::isfinite(number)) {
       hparams.emplace(name, number);
     } else {
-      hparams.emplace(name, value);
+      hparams.emplace(name, AsUtf8(value));
     }
   }
   return hparams;
@@ -105,7 +110,8 @@ std::optional<ReportOptions> ReportFromFlags() {
   report.histograms_every = absl::GetFlag(FLAGS_tensorboard_histograms);
   report.hparams = HParamsFromFlags();
   for (const auto& [name, value] : ChangedFlags())
-    report.configuration[absl::StrCat("--", name)] = HoldsASecret(name) ? "(not shown)" : value;
+    report.configuration[absl::StrCat("--", name)] =
+        HoldsASecret(name) ? "(not shown)" : AsUtf8(value);
   return report;
 }
 

@@ -18,6 +18,8 @@
 #include "task/own_flags.h"
 
 ABSL_FLAG(int, test_rows, 3, "of the test's program");
+ABSL_FLAG(std::string, test_shape, "", "of the test's program");
+ABSL_FLAG(bool, test_wide, true, "of the test's program");
 ABSL_FLAG(std::string, test_s3_key, "", "of the test's program, for no other eyes");
 
 namespace divvy {
@@ -63,7 +65,8 @@ TEST_F(RoleFlagsTest, EachFlagThatIsDefinedStandsInTheTableAndTheOtherWayAround)
     EXPECT_EQ(flag.is_switch, absl::FindCommandLineFlag(flag.name)->IsOfType<bool>()) << flag.name;
   }
   EXPECT_EQ(defined, listed);
-  EXPECT_EQ(of_program, std::set<std::string>({"test_rows", "test_s3_key"}));
+  EXPECT_EQ(of_program,
+            std::set<std::string>({"test_rows", "test_s3_key", "test_shape", "test_wide"}));
 }
 
 TEST_F(RoleFlagsTest, WhatSoundsLikeASecretIsNotWrittenForTensorBoard) {
@@ -76,9 +79,23 @@ TEST_F(RoleFlagsTest, WhatSoundsLikeASecretIsNotWrittenForTensorBoard) {
 
 TEST_F(RoleFlagsTest, FlagsOfTheProgramAreHyperparametersWithTheirTypesButNoSecrets) {
   Set("test_s3_key", "AKIA");
+  Set("test_shape", "nan");
   const auto hparams = EmbeddedSetupFromFlags({}).coordinator.report->hparams;
-  ASSERT_EQ(hparams.size(), 1u);
+  ASSERT_EQ(hparams.size(), 3u);
   EXPECT_EQ(std::get<double>(hparams.at("test_rows").value()), 3) << "also with its default value";
+  EXPECT_TRUE(std::get<bool>(hparams.at("test_wide").value()));
+  EXPECT_EQ(std::get<std::string>(hparams.at("test_shape").value()), "nan")
+      << "no number that TensorBoard shows";
+}
+
+TEST_F(RoleFlagsTest, WhatIsNotUtf8IsWrittenForTensorBoardInAnotherForm) {
+  Set("test_shape", "caf\xe9");
+  const auto report = EmbeddedSetupFromFlags({}).coordinator.report;
+  EXPECT_EQ(std::get<std::string>(report->hparams.at("test_shape").value()), "caf\\xe9");
+  EXPECT_EQ(report->configuration.at("--test_shape"), "caf\\xe9");
+  Set("test_shape", "caf\xc3\xa9\n");
+  const auto good = EmbeddedSetupFromFlags({}).coordinator.report;
+  EXPECT_EQ(std::get<std::string>(good->hparams.at("test_shape").value()), "caf\xc3\xa9\n");
 }
 
 TEST_F(RoleFlagsTest, HistogramsNeedADirectoryAndASecondBetweenThem) {

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -19,6 +19,7 @@
 #include "formats/event_file.h"
 #include "formats/png.h"
 #include "formats/tfrecord.h"
+#include "formats/utf8.h"
 
 namespace divvy {
 
@@ -39,6 +40,9 @@ absl::Status CheckSummaryRun(absl::string_view run) {
 
 namespace {
 
+// The bytes of a wrong text that its error has.
+constexpr size_t kShownBytes = 40;
+
 // A "|" or a line end would break the table.
 std::string Cell(absl::string_view text) {
   std::string cell;
@@ -47,6 +51,30 @@ std::string Cell(absl::string_view text) {
     cell.push_back(c == '\n' ? ' ' : c);
   }
   return cell;
+}
+
+// Protobuf's readers refuse a whole record with text that is not UTF-8, and TensorBoard then shows
+// none of the runs.
+absl::Status CheckUtf8(absl::string_view what, absl::string_view text) {
+  if (IsUtf8(text)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, " is not UTF-8, and TensorBoard could not read it: \"",
+                   absl::CHexEscape(text.substr(0, kShownBytes)), "\"",
+                   text.size() > kShownBytes ? "..." : "", "; convert it"));
+}
+
+absl::Status CheckText(const EventValue& value) {
+  RETURN_IF_ERROR(CheckUtf8("the name of a TensorBoard series", value.tag));
+  if (const auto* const text = std::get_if<std::string>(&value.data))
+    return CheckUtf8(absl::StrCat("text \"", value.tag, "\""), *text);
+  const auto* const hparams = std::get_if<EventHParams>(&value.data);
+  if (hparams == nullptr) return absl::OkStatus();
+  for (const auto& [name, hparam] : hparams->values) {
+    RETURN_IF_ERROR(CheckUtf8("hparams: a name", name));
+    if (const auto* const text = std::get_if<std::string>(&hparam))
+      RETURN_IF_ERROR(CheckUtf8(absl::StrCat("hparams: the value of \"", name, "\""), *text));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckTag(absl::string_view tag) {
@@ -105,20 +133,11 @@ absl::Status CheckImages(absl::string_view tag, const Tensor& images, int max_ou
   return absl::OkStatus();
 }
 
-template <typename T>
-double NumberOf(T value) {
-  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
-    return value.ToFloat();
-  } else {
-    return value;
-  }
-}
-
 // Rounds as tf.image.convert_image_dtype does with saturate=True. False: a pixel is NaN.
 template <typename T>
 bool AppendPixels(const T* pixels, int64_t count, std::string& bytes) {
   for (int64_t i = 0; i < count; ++i) {
-    const double pixel = NumberOf(pixels[i]);
+    const double pixel = ElementAsDouble(pixels[i]);
     if (std::isnan(pixel)) return false;
     bytes.push_back(static_cast<char>(static_cast<uint8_t>(std::clamp(pixel * 255.5, 0.0, 255.0))));
   }
@@ -274,6 +293,7 @@ absl::Status SummaryWriter::HParams(absl::string_view run, int64_t step,
 
 absl::Status SummaryWriter::Write(absl::string_view name, Event event) {
   RETURN_IF_ERROR(CheckSummaryRun(name));
+  for (const EventValue& value : event.values) RETURN_IF_ERROR(CheckText(value));
   std::unique_ptr<Run>& run = runs_[std::string(name)];
   if (run == nullptr)
     run = std::make_unique<Run>(

@@ -73,8 +73,8 @@ class SummaryWriter {
   // Adds a point to the series of each name. Values are stored as float32, as tf.summary.scalar
   // does; NaN and infinity are valid. Nothing is written if `scalars` is empty. `run` consists of
   // parts of [A-Za-z0-9_.-]+ joined by '/', none of them "." or ".."; an empty run is the directory
-  // itself. InvalidArgument: another form. Steps need not be consecutive. The point's time is the
-  // clock's.
+  // itself. InvalidArgument: another form, or a name that is not UTF-8. Steps need not be
+  // consecutive. The point's time is the clock's.
   absl::Status Scalars(absl::string_view run, int64_t step,
                        const std::map<std::string, double>& scalars);
   // Adds a text, as tf.summary.text does: Markdown, under the name `tag`. Errors: as Scalars.
@@ -108,8 +108,9 @@ class SummaryWriter {
   //   RETURN_IF_ERROR(summaries.HParams("train", coordinator.step(),
   //                                     {{"learning_rate", 0.1}, {"optimizer", "adam"}}));
   //
-  // Runs with equal hyperparameters are shown as one group. InvalidArgument: there is none, a name
-  // is empty, or a number is not finite. Other errors: as Scalars.
+  // Runs with equal hyperparameters are shown as one group. TensorBoard shows the first ones that
+  // it finds of a run; later ones do not replace them. InvalidArgument: there is none, a name is
+  // empty, a number is not finite, or a name or a text is not UTF-8. Other errors: as Scalars.
   absl::Status HParams(absl::string_view run, int64_t step,
                        const std::map<std::string, HParam>& hparams);
   // Returns a Markdown table of names and texts, one line each, for Text. Pure.

@@ -256,7 +256,6 @@ TEST_F(SummaryWriterTest, AHistogramThatCannotBeShownIsRefused) {
 
 // ---- images
 
-// The strings of the tensor of the last record: it ends with them and the metadata.
 TEST_F(SummaryWriterTest, ImagesAreWrittenAsPngFilesOfTheFirstOnes) {
   SummaryWriter summaries("/logs", files_, clock_);
   const Tensor images = *Tensor::Copy<uint8_t>({3, 1, 2, 1}, {1, 2, 3, 4, 5, 6});
@@ -346,6 +345,26 @@ TEST_F(SummaryWriterTest, EqualHyperparametersAreOneGroup) {
   EXPECT_EQ(group_of({{"b", "x"}, {"a", 1.0}}), group);
   EXPECT_NE(group_of({{"a", "1"}, {"b", "x"}}), group);
   EXPECT_NE(group_of({{"a", 1}, {"b", "y"}}), group);
+}
+
+// Protobuf's readers refuse a record with such text, and TensorBoard then shows no run at all.
+TEST_F(SummaryWriterTest, TextThatIsNotUtf8IsRefusedAndNamed) {
+  SummaryWriter summaries("/logs", files_, clock_);
+  const std::string bad = "caf\xe9";
+  const auto refusal = [](const std::string& what) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        what, " is not UTF-8, and TensorBoard could not read it: \"caf\\xe9\"; convert it"));
+  };
+  const absl::Status bad_name = refusal("the name of a TensorBoard series");
+  EXPECT_EQ(summaries.Scalars("", 1, {{"loss", 1}, {bad, 1}}), bad_name);
+  EXPECT_EQ(summaries.Histogram("", 1, bad, Tensor::Vector<float>({1})), bad_name);
+  EXPECT_EQ(summaries.Image("", 1, bad, *Tensor::Copy<uint8_t>({1, 1, 1}, {1})), bad_name);
+  EXPECT_EQ(summaries.Text("", 1, bad, "good"), bad_name);
+  EXPECT_EQ(summaries.Text("", 1, "note", bad), refusal("text \"note\""));
+  EXPECT_EQ(summaries.HParams("", 1, {{bad, 1}}), refusal("hparams: a name"));
+  EXPECT_EQ(summaries.HParams("", 1, {{"drink", bad}}), refusal("hparams: the value of \"drink\""));
+  EXPECT_FALSE(files_.Stat("/logs").ok());
+  EXPECT_TRUE(summaries.HParams("", 1, {{"drink", "caf\xc3\xa9"}}).ok());
 }
 
 TEST_F(SummaryWriterTest, HyperparametersThatCannotBeShownAreRefused) {

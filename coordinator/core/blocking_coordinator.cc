@@ -628,6 +628,7 @@ absl::Status BlockingCoordinator::Finish(absl::Status result) {
   const int exit_code = ExitCodeOf(result);
   // Workers and ps get no message; they wait for the next coordinator.
   if (exit_code >= exit_codes::kTryAgain) return result;
+  if (result.ok() && sink_ != nullptr) sink_->OnEnd();
   const absl::Status ended = WaitFor<absl::Status>(
       [&](StatusCallback done) { core_->EndJob(exit_code, std::move(done)); });
   return result.ok() ? ended : result;

@@ -2992,6 +2992,33 @@ TEST_F(CoordinatorCoreTest, OneStepIsAskedForItsGradientsAndTheyAreKeptUntilThey
   EXPECT_EQ(core_->TakeWorkerSteps().at(0).took, absl::Seconds(2));
 }
 
+TEST_F(CoordinatorCoreTest, AnotherStepIsAskedForGradientsWhereTheFirstTellsNone) {
+  Start(1, 1);
+  core_->SampleSteps();
+  core_->WantGradients();
+  Schedule("assigns");
+  EXPECT_TRUE(workers_[0]->FinishNext().want_gradients);
+  world_.RunFor(absl::Milliseconds(20));
+  Schedule("is tried twice");
+  EXPECT_TRUE(workers_[0]
+                  ->FinishNext(StepOutcome::kSystem, absl::AbortedError("its input is gone"))
+                  .want_gradients);
+  world_.RunFor(absl::Milliseconds(20));
+  ASSERT_EQ(workers_[0]->dispatched.size(), 1u);
+  const Dispatch again = workers_[0]->dispatched.front();
+  EXPECT_TRUE(again.want_gradients);
+  Report report;
+  report.step = again.step;
+  report.attempt = again.attempt;
+  report.gradients = {{"w", {-1, 1, {3, 4}}}};
+  workers_[0]->dispatched.pop_front();
+  workers_[0]->Say(report);
+  world_.RunFor(absl::Milliseconds(20));
+  EXPECT_EQ(core_->TakeGradients().step, 2);
+  Schedule("later");
+  EXPECT_FALSE(workers_[0]->FinishNext().want_gradients);
+}
+
 TEST_F(ReplayTest, WhatHadFinishedIsRunAgainAsItWasAndCountsOnceThenWhatHadNot) {
   Start();
   Finished("a");

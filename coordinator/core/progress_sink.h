@@ -27,6 +27,9 @@ class ProgressSink {
   virtual void OnReport(const std::string& run, int64_t step, const Metrics& metrics) = 0;
   // The program intends to train so many epochs.
   virtual void OnGoal(int64_t epochs) = 0;
+  // The program has returned, successfully, and all steps are finished. The job ends when this call
+  // returns. Until then variables may be read. May block for some seconds.
+  virtual void OnEnd() {}
   // Coordinator::event_directory. Empty: no event files are written.
   virtual std::string event_directory() const = 0;
 };

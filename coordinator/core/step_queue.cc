@@ -332,7 +332,7 @@ void StepQueue::Send(const std::shared_ptr<Step>& step, Worker& worker) {
   step->sent_at = clock_.Elapsed();
   if (options_.traces != nullptr) step->trace_over = options_.traces->AskFor(step->sent_at);
   dispatch.trace_over = step->trace_over;
-  dispatch.want_gradients = IsNewTraining(*step) && samples_.TakeWant();
+  dispatch.want_gradients = IsNewTraining(*step) && samples_.Ask(step->id, step->attempt);
   workers_.Send(worker, std::move(dispatch));
   if (kHasFailpoints) outbox_.Add([] { HitFailpoint(Failpoint::kDispatched); });
 }
@@ -391,6 +391,7 @@ void StepQueue::OnReport(Worker& worker, Report report) {
     host_.OnFinished(*step, report);
     if (IsNewTraining(*step)) samples_.Note(worker.index, totals_.finished_steps + 1, report);
   }
+  samples_.OnEnd(step->id, report.attempt);
   if (judgement.verdict == StepVerdict::kRequeue && report.outcome != StepOutcome::kOk) {
     if (report.outcome == StepOutcome::kCancelled && step->recalled) {
       ++step->forgiven;
@@ -601,6 +602,7 @@ void StepQueue::CompleteJoins() {
 void StepQueue::OnFenced(const std::shared_ptr<Step>& step, int worker) {
   if (step->state != Step::State::kFencing) return;
   --in_flight_;
+  samples_.OnEnd(step->id, step->attempt);
   Trace(*step, worker, std::nullopt, std::nullopt);
   const absl::Status lost = MakeError(
       Reason::kStepGaveUp,
@@ -664,6 +666,7 @@ void StepQueue::FailAll(const absl::Status& error, std::vector<Task>& calls) {
 // wait until the replay is complete.
 void StepQueue::Rewind() {
   in_flight_ = 0;
+  samples_.OnRewind();
   queue_.erase(std::remove_if(queue_.begin(), queue_.end(),
                               [](const auto& step) { return step->id != EntryId(); }),
                queue_.end());

@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
+#include "protocol/ids.h"
 #include "protocol/messages.h"
 
 namespace divvy {
@@ -33,12 +35,19 @@ struct GradientSample {
 class StepSamples {
  public:
   void Begin() { kept_ = true; }
-  // The next training step that is dispatched is asked for its gradients. If it is lost with its
-  // worker, nothing comes.
-  void WantGradients() { gradients_wanted_ = kept_; }
-  // Whether this training step is to be asked. True once for each WantGradients.
-  bool TakeWant() { return std::exchange(gradients_wanted_, false); }
-  // A training step has finished for the first time, as number `step`.
+  // Training steps are asked for their gradients, one after another, until one has told them. At
+  // most kMostAsked are: a function may have no gradients.
+  static constexpr int kMostAsked = 16;
+  void WantGradients() { asks_left_ = kept_ ? kMostAsked : 0; }
+  // Whether this attempt of a training step, which begins now, is to be asked. If so, no other is
+  // before OnEnd.
+  bool Ask(EntryId step, uint32_t attempt);
+  // The attempt is over: its report was noted if it counts, or its worker was lost.
+  void OnEnd(EntryId step, uint32_t attempt);
+  // All attempts are over.
+  void OnRewind() { asked_.reset(); }
+  // A training step has finished for the first time, as number `step`. Gradients of an attempt that
+  // was not asked are ignored.
   void Note(int worker, int64_t step, const Report& report);
   // What has been noted since it was last taken. By worker.
   std::map<int, WorkerSteps> TakeWorkers() { return std::exchange(workers_, {}); }
@@ -49,7 +58,12 @@ class StepSamples {
   std::map<uint64_t, int64_t> TakeStaleness() { return std::exchange(staleness_, {}); }
 
  private:
-  bool kept_ = false, gradients_wanted_ = false;
+  using Attempt = std::pair<EntryId, uint32_t>;
+
+  bool kept_ = false;
+  // How many steps may still be asked. 0: no gradients are wanted.
+  int asks_left_ = 0;
+  std::optional<Attempt> asked_;
   std::map<int, WorkerSteps> workers_;
   GradientSample gradients_;
   std::map<uint64_t, int64_t> staleness_;

@@ -22,6 +22,7 @@ void EventRecorder::Text(std::string run, int64_t step, std::string tag, std::st
 
 void EventRecorder::Histograms(std::string run, int64_t step,
                                std::map<std::string, ValueHistogram> histograms) {
+  if (histograms.empty()) return;
   Add([run = std::move(run), step, histograms = std::move(histograms)](SummaryWriter& summaries) {
     return summaries.Histograms(run, step, histograms);
   });

@@ -60,6 +60,18 @@ void AddTables(const CoordinatorSnapshot& now, std::vector<std::string>& parts) 
   }
 }
 
+// What is worth saying of long work and of waits.
+std::vector<std::string> WorkAndWaits(const CoordinatorSnapshot& now) {
+  std::vector<std::string> parts;
+  if (now.work && IsWorthSaying(*now.work)) parts.push_back(FormatWork(*now.work));
+  for (const CoordinatorSnapshot::Wait& wait : now.waits) {
+    if (wait.since >= kWorthSaying)
+      parts.push_back(absl::StrCat("waiting for ", wait.text, " since ",
+                                   absl::ToInt64Seconds(wait.since), " s"));
+  }
+  return parts;
+}
+
 }  // namespace
 
 std::string FormatCount(double count) {
@@ -124,6 +136,7 @@ std::string FormatWork(const CoordinatorSnapshot::Work& work) {
 
 std::string FormatProgress(const ProgressLine& line, bool bar) {
   const CoordinatorSnapshot& now = line.snapshot;
+  const std::vector<std::string> unusual = WorkAndWaits(now);
   std::vector<std::string> parts;
   if (now.progress) {
     const auto& progress = *now.progress;
@@ -133,13 +146,14 @@ std::string FormatProgress(const ProgressLine& line, bool bar) {
     if (progress.total && *progress.total > 0) {
       const double fraction =
           std::min(1.0, static_cast<double>(progress.done) / static_cast<double>(*progress.total));
-      if (bar) parts.push_back(Bar(fraction));
+      if (bar && unusual.empty()) parts.push_back(Bar(fraction));
       parts.push_back(absl::StrFormat("%2.0f %%", fraction * 100));
     }
     parts.push_back(absl::StrCat("step ", Of(progress.done, progress.total)));
   } else {
     parts.push_back(absl::StrCat("step ", FormatCount(static_cast<double>(now.finished_steps))));
   }
+  parts.insert(parts.end(), unusual.begin(), unusual.end());
   if (line.examples_per_second > 0)
     parts.push_back(absl::StrCat(FormatCount(line.examples_per_second), " examples/s"));
   if (!line.metrics.empty()) parts.push_back(FormatMetrics(line.metrics));
@@ -148,12 +162,6 @@ std::string FormatProgress(const ProgressLine& line, bool bar) {
   parts.push_back(absl::StrCat("ps ", now.ps_up, "/", now.num_ps));
   parts.push_back(absl::StrCat("workers ", now.workers_up, "/", now.num_workers));
   if (line.left) parts.push_back(absl::StrCat(FormatLength(*line.left), " left"));
-  if (now.work && IsWorthSaying(*now.work)) parts.push_back(FormatWork(*now.work));
-  for (const CoordinatorSnapshot::Wait& wait : now.waits) {
-    if (wait.since >= kWorthSaying)
-      parts.push_back(absl::StrCat("waiting for ", wait.text, " since ",
-                                   absl::ToInt64Seconds(wait.since), " s"));
-  }
   return absl::StrJoin(parts, "  ");
 }
 

@@ -36,7 +36,7 @@ struct ProgressLine {
 // Whether `work` has lasted long enough to be shown on the line: a second.
 bool IsWorthSaying(const CoordinatorSnapshot::Work& work);
 
-// "restore 45 % of 2.6 GiB, 0:12 left"; "checkpoint 0 % of 96 MiB" if nothing is done yet;
+// "restore 45 % of 2.6 GiB, 12.2 s left"; "checkpoint 0 % of 96 MiB" if nothing is done yet;
 // "restore" if the total is not known. The time left is what the rest takes at the rate so far.
 std::string FormatWork(const CoordinatorSnapshot::Work& work);
 
@@ -47,7 +47,12 @@ std::string FormatWork(const CoordinatorSnapshot::Work& work);
 //
 // A job with dynamic tables has "table rows 12,345", and "table user is full: 17 keys refused" for
 // each table in which keys found no room. A part that is not known is left out. Work that is worth
-// saying, and waits of at least 5 s, stand at the end. `bar`: whether the line has the bar.
+// saying, and waits of at least 5 s, stand behind the step, where also a terminal of 80 columns has
+// room for them:
+//
+//   epoch 19/30  62 %  step 837/1,350  restore 45 % of 2.6 GiB, 12.2 s left  ps 2/2  workers 2/2
+//
+// `bar`: whether the line has the bar, if nothing stands behind the step.
 std::string FormatProgress(const ProgressLine& line, bool bar);
 
 // One line for each variable, such as:

@@ -89,12 +89,23 @@ TEST(FormatTest, WorkWithoutAnEstimateSaysNoTime) {
             "checkpoint 100 % of 96 KiB");
 }
 
+TEST(FormatTest, WorkAndWaitsStandWhereANarrowTerminalHasRoomForThem) {
+  ProgressLine line = Line();
+  line.snapshot.work = Work{Work::Kind::kRestore, 117 << 20, 260 << 20, absl::Seconds(10)};
+  EXPECT_THAT(FormatProgress(line, true).substr(0, 79),
+              HasSubstr("step 837/1,350  restore 45 % of 260 MiB, 12.2 s left  "));
+  line.snapshot.work.reset();
+  line.snapshot.waits = {{"ps 1 (10.0.0.9:2222)", absl::Seconds(12)}};
+  EXPECT_THAT(FormatProgress(line, true).substr(0, 79),
+              HasSubstr("step 837/1,350  waiting for ps 1 (10.0.0.9:2222) since 12 s"));
+}
+
 TEST(FormatTest, WorkIsOnTheLineFromItsFirstSecondOn) {
   ProgressLine line = Line();
   line.snapshot.work = Work{Work::Kind::kCheckpoint, 1, 2, absl::Milliseconds(999)};
   EXPECT_THAT(FormatProgress(line, true), Not(HasSubstr("checkpoint")));
   line.snapshot.work->since = absl::Seconds(1);
-  EXPECT_THAT(FormatProgress(line, true), HasSubstr("left  checkpoint 50 % of 2 B, 1.0 s left"));
+  EXPECT_THAT(FormatProgress(line, true), HasSubstr("  checkpoint 50 % of 2 B, 1.0 s left  "));
 }
 
 TEST(FormatTest, RowsOfTablesAreShownAndAFullOneIsNamed) {

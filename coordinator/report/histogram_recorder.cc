@@ -18,6 +18,8 @@ constexpr absl::Duration kLook = absl::Seconds(1);
 // a moment.
 constexpr int64_t kMostElements = int64_t{4} << 20, kMostOfOne = 1 << 16,
                   kLongestRow = int64_t{1} << 20;
+// The coordinator checks the numbers of rows under its lock.
+constexpr int64_t kMostRows = 1 << 18, kMostRowsOfOne = 1 << 12;
 constexpr size_t kMostVariables = 1000;
 
 Tensor RowsApart(int64_t rows, int64_t wanted) {
@@ -32,6 +34,43 @@ bool HasHistogram(const VariableSpec& spec) {
   return IsFloating(spec.dtype) && !spec.table && spec.shape.num_elements() > 0;
 }
 
+int64_t RowElements(const VariableSpec& spec) {
+  return spec.shape.rank() < 2 ? 1 : spec.shape.row_elements();
+}
+
+// What is read of a variable.
+struct Wanted {
+  // 0: it is left out.
+  int64_t elements = 0;
+  // 0: the whole variable.
+  int64_t rows = 0;
+};
+
+Wanted WantedOf(const VariableSpec& spec, int64_t most_elements, int64_t most_rows) {
+  const int64_t all = spec.shape.num_elements(), row = RowElements(spec);
+  if (all <= most_elements || spec.shape.rank() == 0) return {all, 0};
+  const int64_t rows =
+      std::clamp<int64_t>(std::min(most_elements / row, most_rows), 1, spec.shape.dim(0));
+  return {rows * row, rows};
+}
+
+// Sets `elements` of those to 0 for which the smaller ones leave no room. Returns how many.
+int LeaveOutLargest(std::vector<Wanted>& wanted) {
+  std::vector<Wanted*> smallest_first;
+  for (Wanted& each : wanted) smallest_first.push_back(&each);
+  std::stable_sort(smallest_first.begin(), smallest_first.end(),
+                   [](const Wanted* a, const Wanted* b) { return a->elements < b->elements; });
+  int64_t elements = 0;
+  int left_out = 0;
+  for (Wanted* const each : smallest_first) {
+    elements += each->elements;
+    if (elements <= kMostElements) continue;
+    each->elements = 0;
+    ++left_out;
+  }
+  return left_out;
+}
+
 }  // namespace
 
 WeightSample SampleOf(const Layout& layout) {
@@ -39,23 +78,22 @@ WeightSample SampleOf(const Layout& layout) {
   WeightSample sample;
   for (const auto& [id, variable] : layout.variables()) {
     if (!HasHistogram(variable.spec)) continue;
-    const bool fits =
-        specs.size() < kMostVariables &&
-        (variable.spec.shape.rank() < 2 || variable.spec.shape.row_elements() <= kLongestRow);
+    const bool fits = specs.size() < kMostVariables && RowElements(variable.spec) <= kLongestRow;
     fits ? specs.push_back(&variable.spec) : static_cast<void>(++sample.left_out);
   }
   if (specs.empty()) return sample;
-  const int64_t budget = std::min(kMostOfOne, kMostElements / static_cast<int64_t>(specs.size()));
-  for (const VariableSpec* spec : specs) {
+  const auto share = [&specs](int64_t all) { return all / static_cast<int64_t>(specs.size()); };
+  const int64_t elements = std::min(kMostOfOne, share(kMostElements)),
+                rows = std::min(kMostRowsOfOne, share(kMostRows));
+  std::vector<Wanted> wanted;
+  for (const VariableSpec* spec : specs) wanted.push_back(WantedOf(*spec, elements, rows));
+  sample.left_out += LeaveOutLargest(wanted);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (wanted[i].elements == 0) continue;
     VariableRead read;
-    read.variable = spec->name;
-    if (spec->shape.num_elements() > budget && spec->shape.rank() > 0) {
-      const int64_t rows = spec->shape.dim(0);
-      const int64_t wanted =
-          std::clamp<int64_t>(budget / std::max<int64_t>(1, spec->shape.row_elements()), 1, rows);
-      read.ids = RowsApart(rows, wanted);
-    }
-    sample.names.push_back(spec->name);
+    read.variable = specs[i]->name;
+    if (wanted[i].rows > 0) read.ids = RowsApart(specs[i]->shape.dim(0), wanted[i].rows);
+    sample.names.push_back(specs[i]->name);
     sample.reads.push_back(std::move(read));
   }
   return sample;
@@ -108,9 +146,23 @@ void HistogramRecorder::OnTraining() {
   if (!over_ && !sampled_step_) Sample();
 }
 
+void HistogramRecorder::SampleLast(std::function<void()> done) {
+  {
+    MutexLock lock(mu_);
+    if (over_) return;
+    if (source_->Step() > 0) Sample();
+    if (reading_) {
+      last_done_ = std::move(done);
+      return;
+    }
+  }
+  done();
+}
+
 void HistogramRecorder::Finish() {
   MutexLock lock(mu_);
   if (std::exchange(over_, true)) return;
+  last_done_ = nullptr;
   WriteGradients();
   WriteStaleness(source_->Step());
 }
@@ -129,8 +181,9 @@ void HistogramRecorder::ReadWeights(int64_t step) {
   WeightSample sample = SampleOf(*source_->Variables());
   if (sample.left_out > 0 && !std::exchange(left_out_told_, true)) {
     DIVVY_LOG(WARNING) << "--tensorboard_histograms: " << sample.left_out
-                       << " variables get no histogram of their weights: rows have more than "
-                       << kLongestRow << " elements, or there are more than " << kMostVariables
+                       << " variables get no histogram of their weights: a row has more than "
+                       << kLongestRow << " elements, or one row of each would be more than "
+                       << kMostElements << " elements, or there are more than " << kMostVariables
                        << " variables";
   }
   if (sample.reads.empty()) return;
@@ -151,9 +204,17 @@ void HistogramRecorder::OnWeights(int64_t step, const std::vector<std::string>& 
   std::map<std::string, ValueHistogram> histograms;
   for (size_t i = 0; values.ok() && i < names.size() && i < values->size(); ++i)
     histograms[absl::StrCat("weights/", names[i])] = HistogramOf((*values)[i]);
-  MutexLock lock(mu_);
-  reading_ = false;
-  if (!over_) events_->Histograms(kRun, step, std::move(histograms));
+  std::function<void()> last_done;
+  {
+    MutexLock lock(mu_);
+    reading_ = false;
+    if (over_) return;
+    events_->Histograms(kRun, step, std::move(histograms));
+    // That was a read from before the end, if steps have finished since.
+    if (last_done_ != nullptr) Sample();
+    if (!reading_) last_done = std::exchange(last_done_, nullptr);
+  }
+  if (last_done != nullptr) last_done();
 }
 
 void HistogramRecorder::WriteGradients() {

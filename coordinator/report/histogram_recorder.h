@@ -47,12 +47,13 @@ struct WeightSample {
   std::vector<std::string> names;
   std::vector<VariableRead> reads;
   // Variables that get no histogram, because one of their rows is too large, or because there are
-  // too many variables.
+  // too many variables, or because the other variables leave no room for one of their rows.
   int left_out = 0;
 };
 // Of the floating variables that are no tables; whole variables if they are small, else rows at
-// equal distances. At most 4 Mi elements of all variables together, but at least one row of each;
-// 65,536 elements of a variable, or one row of up to 1 Mi elements; 1,000 variables. Pure.
+// equal distances. At most 1,000 variables and 4 Mi elements of all of them together, in up to 256
+// Ki numbered rows. Of a variable at most 65,536 elements in up to 4,096 numbered rows, or one row
+// of up to 1 Mi elements. The variables with the largest rows are left out first. Pure.
 WeightSample SampleOf(const Layout& layout);
 
 // The number of steps for each staleness, in at most kHistogramBuckets buckets whose ends are whole
@@ -61,7 +62,8 @@ ValueHistogram HistogramOfStaleness(const std::map<uint64_t, int64_t>& staleness
 
 // Writes to the run "train", about every `every` and when the first loop of training begins:
 // "weights/NAME", "gradients/NAME" of one training step, and "staleness" of all steps since the
-// last time. Nothing is written while no step finishes. The values of a variable are read as a step
+// last time. Nothing is written while no step finishes. SampleLast writes the trained weights. The
+// values of a variable are read as a step
 // reads them, while steps go on: so they lie between the commits of concurrent steps. Thread-safe;
 // nothing blocks.
 class HistogramRecorder : public std::enable_shared_from_this<HistogramRecorder> {
@@ -74,6 +76,10 @@ class HistogramRecorder : public std::enable_shared_from_this<HistogramRecorder>
   void Begin();
   // A loop of training steps begins.
   void OnTraining();
+  // Training is over: reads the weights a last time, if steps have finished since the last time.
+  // Then calls `done`, on any thread, or within the call. That may be never: a read waits for a ps
+  // that is away, and Finish forgets `done`. Call it once.
+  void SampleLast(std::function<void()> done);
   // Writes what is known, and nothing after it.
   void Finish();
 
@@ -99,6 +105,8 @@ class HistogramRecorder : public std::enable_shared_from_this<HistogramRecorder>
   bool reading_ DIVVY_GUARDED_BY(mu_) = false;
   bool left_out_told_ DIVVY_GUARDED_BY(mu_) = false;
   absl::Duration next_ DIVVY_GUARDED_BY(mu_);
+  // Called when the last read has been answered. Null: SampleLast was not called.
+  std::function<void()> last_done_ DIVVY_GUARDED_BY(mu_);
   // The step of the last sample.
   std::optional<int64_t> sampled_step_ DIVVY_GUARDED_BY(mu_);
 };

@@ -59,7 +59,43 @@ TEST(SampleOfTest, AllVariablesTogetherHaveABound) {
   const WeightSample sample = SampleOf(*layout);
   EXPECT_EQ(sample.names.size(), 1000u);
   EXPECT_EQ(sample.left_out, 10);
-  for (const VariableRead& read : sample.reads) EXPECT_EQ(read.ids->shape().num_elements(), 4194);
+  for (const VariableRead& read : sample.reads) EXPECT_EQ(read.ids->shape().num_elements(), 262);
+}
+
+// The elements that are read, and the numbered rows.
+std::pair<int64_t, int64_t> SizeOf(const WeightSample& sample, const Layout& layout) {
+  int64_t elements = 0, rows = 0;
+  for (const VariableRead& read : sample.reads) {
+    const Shape& shape = layout.Find(read.variable)->spec.shape;
+    const int64_t ids = read.ids ? read.ids->shape().num_elements() : 0;
+    elements +=
+        read.ids ? ids * (shape.rank() < 2 ? 1 : shape.row_elements()) : shape.num_elements();
+    rows += ids;
+  }
+  return {elements, rows};
+}
+
+TEST(SampleOfTest, ManyWideVariablesDoNotExceedTheBoundAndLeaveTheOthersIn) {
+  auto layout = Layout::Empty();
+  for (uint64_t id = 1; id <= 990; ++id)
+    layout = layout->With(Variable(id, absl::StrCat("wide", id), {2, 1 << 20}));
+  for (uint64_t id = 991; id <= 1000; ++id)
+    layout = layout->With(Variable(id, absl::StrCat("bias", id), {1000}));
+  const WeightSample sample = SampleOf(*layout);
+  EXPECT_EQ(sample.names.size(), 13u) << "all biases, and 3 rows of 1 Mi elements";
+  EXPECT_EQ(sample.left_out, 987);
+  EXPECT_LE(SizeOf(sample, *layout).first, 4 << 20);
+}
+
+TEST(SampleOfTest, TheNumbersOfRowsHaveABoundToo) {
+  const auto one = Layout::Empty()->With(Variable(1, "narrow", {1 << 20}));
+  EXPECT_EQ(SampleOf(*one).reads[0].ids->shape().num_elements(), 4096);
+  auto layout = Layout::Empty();
+  for (uint64_t id = 1; id <= 1000; ++id)
+    layout = layout->With(Variable(id, absl::StrCat("v", id), {1 << 20, 2}));
+  const auto [elements, rows] = SizeOf(SampleOf(*layout), *layout);
+  EXPECT_LE(rows, 1 << 18);
+  EXPECT_EQ(elements, 2 * rows);
 }
 
 TEST(SampleOfTest, ARowThatIsTooLargeIsLeftOut) {
@@ -242,6 +278,62 @@ TEST_F(HistogramRecorderTest, OneReadIsUnderWayAtATime) {
   job_->held[1](std::vector<Tensor>{Tensor::Vector<float>({1})});
   Run(absl::Seconds(1));
   EXPECT_THAT(Written(), ElementsAre("step 5: weights/w"));
+}
+
+TEST_F(HistogramRecorderTest, TheTrainedWeightsAreReadAtTheEnd) {
+  recorder_->OnTraining();
+  Run(absl::Seconds(1));
+  job_->step = 7;
+  job_->holds_reads = true;
+  bool done = false;
+  recorder_->SampleLast([&done] { done = true; });
+  Run(absl::Seconds(1));
+  EXPECT_FALSE(done);
+  ASSERT_EQ(job_->held.size(), 1u);
+  job_->held[0](std::vector<Tensor>{Tensor::Vector<float>({1})});
+  EXPECT_TRUE(done);
+  recorder_->Finish();
+  Run(absl::Seconds(1));
+  EXPECT_THAT(Written(), ElementsAre("step 0: weights/w", "step 7: weights/w"));
+}
+
+TEST_F(HistogramRecorderTest, AReadFromBeforeTheEndIsNotTheLast) {
+  job_->holds_reads = true;
+  recorder_->OnTraining();
+  Run(absl::Seconds(1));
+  job_->step = 7;
+  bool done = false;
+  recorder_->SampleLast([&done] { done = true; });
+  job_->held[0](std::vector<Tensor>{Tensor::Vector<float>({1})});
+  Run(absl::Seconds(1));
+  EXPECT_FALSE(done);
+  ASSERT_EQ(job_->held.size(), 2u);
+  job_->held[1](absl::UnavailableError("ps 0 is away"));
+  EXPECT_TRUE(done);
+  Run(absl::Seconds(1));
+  EXPECT_EQ(job_->reads_made, 2);
+}
+
+TEST_F(HistogramRecorderTest, NothingIsReadAtTheEndThatWasReadBefore) {
+  job_->step = 3;
+  recorder_->OnTraining();
+  Run(absl::Seconds(1));
+  bool done = false;
+  recorder_->SampleLast([&done] { done = true; });
+  EXPECT_TRUE(done);
+  EXPECT_EQ(job_->reads_made, 1);
+}
+
+TEST_F(HistogramRecorderTest, AnEndThatDoesNotWaitForTheLastReadIsNotCalledLater) {
+  job_->step = 3;
+  job_->holds_reads = true;
+  bool done = false;
+  recorder_->SampleLast([&done] { done = true; });
+  Run(absl::Seconds(1));
+  recorder_->Finish();
+  job_->held[0](std::vector<Tensor>{Tensor::Vector<float>({1})});
+  EXPECT_FALSE(done);
+  EXPECT_THAT(Written(), IsEmpty());
 }
 
 TEST_F(HistogramRecorderTest, TheEndWritesWhatIsKnownAndNothingAfterIt) {

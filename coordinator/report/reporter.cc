@@ -1,20 +1,20 @@
 #include "coordinator/report/reporter.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/completion.h"
 #include "base/log.h"
 
 namespace divvy {
 namespace {
 
 constexpr char kTrainRun[] = "train";
-// Workers with a higher index have no run of their own.
-constexpr int kMostWorkerRuns = 128;
 constexpr absl::string_view kEraseLine = "\r\x1b[2K";
+// How long the end of a job waits for the trained weights.
+constexpr absl::Duration kLongestLastRead = absl::Seconds(5);
 
 // The number of examples behind the metrics: the greatest count of any metric.
 double Examples(const Metrics& metrics) {
@@ -29,37 +29,9 @@ std::map<std::string, double> Means(const Metrics& metrics) {
   return means;
 }
 
-class CoreSource : public HistogramSource {
- public:
-  explicit CoreSource(std::shared_ptr<CoordinatorCore> core) : core_(std::move(core)) {}
-  bool IsRunning() const override {
-    return core_->Snapshot().phase == CoordinatorSnapshot::Phase::kRunning;
-  }
-  int64_t Step() const override { return core_->step(); }
-  std::shared_ptr<const Layout> Variables() const override { return core_->layout(); }
-  void Read(std::vector<VariableRead> reads,
-            std::function<void(absl::StatusOr<std::vector<Tensor>>)> done) override {
-    core_->Read(std::move(reads), std::move(done));
-  }
-  void WantGradients() override {
-    wanted_ = true;
-    core_->WantGradients();
-  }
-  // A worker may tell gradients without being asked. One answer counts for each question.
-  GradientSample TakeGradients() override {
-    GradientSample sample = core_->TakeGradients();
-    return !sample.gradients.empty() && wanted_.exchange(false) ? sample : GradientSample();
-  }
-  std::map<uint64_t, int64_t> TakeStaleness() override { return core_->TakeStaleness(); }
-
- private:
-  const std::shared_ptr<CoordinatorCore> core_;
-  std::atomic<bool> wanted_{false};
-};
-
 }  // namespace
 
-Reporter::Reporter(ReportOptions options, Executor& executor, Clock& clock)
+Reporter::Reporter(ReportOptions options, Executor& executor, Clock& clock, FileSystem& files)
     : options_(std::move(options)),
       executor_(executor),
       clock_(clock),
@@ -68,23 +40,30 @@ Reporter::Reporter(ReportOptions options, Executor& executor, Clock& clock)
       events_(options_.tensorboard_dir.empty()
                   ? nullptr
                   : std::make_shared<EventRecorder>(
-                        std::make_unique<SummaryWriter>(options_.tensorboard_dir), executor)) {}
+                        std::make_unique<SummaryWriter>(options_.tensorboard_dir, files, clock),
+                        executor)),
+      worker_runs_(clock.Elapsed()),
+      recorded_at_(clock.Elapsed()) {}
 
-void Reporter::Watch(std::shared_ptr<CoordinatorCore> core) {
+void Reporter::Watch(std::shared_ptr<CoordinatorCore> core) { Watch(JobOf(std::move(core))); }
+
+void Reporter::Watch(std::shared_ptr<ReportedJob> job) {
   {
     MutexLock lock(mu_);
-    core_ = core;
-    if (events_ != nullptr) core->SampleSteps();
-    if (events_ != nullptr && options_.histograms_every > absl::ZeroDuration()) {
-      histograms_ = std::make_shared<HistogramRecorder>(options_.histograms_every,
-                                                        std::make_shared<CoreSource>(core), events_,
-                                                        executor_, clock_);
-      histograms_->Begin();
-    }
+    job_ = std::move(job);
+    if (events_ != nullptr) BeginEvents();
   }
   executor_.PostAfter(interval(), [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->Tick();
   });
+}
+
+void Reporter::BeginEvents() {
+  job_->SampleSteps();
+  if (options_.histograms_every <= absl::ZeroDuration()) return;
+  histograms_ = std::make_shared<HistogramRecorder>(options_.histograms_every, job_, events_,
+                                                    executor_, clock_);
+  histograms_->Begin();
 }
 
 void Reporter::Tick() {
@@ -101,20 +80,20 @@ void Reporter::Tick() {
 
 ProgressLine Reporter::NextLine() {
   ProgressLine line;
-  line.snapshot = core_->Snapshot();
-  line.max_staleness = core_->TakeMaxStaleness();
+  line.snapshot = job_->Snapshot();
+  line.max_staleness = job_->TakeMaxStaleness();
   line.epochs = epochs_;
   const absl::Duration now = clock_.Elapsed();
   if (!recent_.empty() && now > recent_since_) {
-    last_means_ = Means(recent_);
-    TellNotFinite(loop_run(), last_means_);
+    shown_.means = Means(recent_);
+    TellNotFinite(loop_run(), shown_.means);
     NoteLoss(recent_);
-    last_rate_ = Examples(recent_) / absl::ToDoubleSeconds(now - recent_since_);
+    shown_.rate = Examples(recent_) / absl::ToDoubleSeconds(now - recent_since_);
     recent_.clear();
     recent_since_ = now;
   }
-  line.metrics = last_means_;
-  line.examples_per_second = last_rate_;
+  line.metrics = shown_.means;
+  line.examples_per_second = shown_.rate;
   const auto& progress = line.snapshot.progress;
   if (progress && progress->total) {
     int64_t steps_left = *progress->total - progress->done;
@@ -130,8 +109,11 @@ void Reporter::Draw() {
   const bool waiting =
       !line.snapshot.waits.empty() && line.snapshot.waits.front().since >= absl::Seconds(5);
   const bool working = line.snapshot.work && IsWorthSaying(*line.snapshot.work);
-  // There is nothing to show.
-  if (!in_loop_ && line.snapshot.in_flight == 0 && !waiting && !working) return;
+  if (!in_loop_ && line.snapshot.in_flight == 0 && !waiting && !working) {
+    // The line would tell of work that is over.
+    if (std::exchange(line_open_, false)) options_.write(kEraseLine);
+    return;
+  }
   std::string text = FormatProgress(line, options_.terminal.interactive);
   if (!options_.terminal.interactive) return WriteLine(text);
   if (static_cast<int>(text.size()) > options_.terminal.width - 1)
@@ -146,14 +128,22 @@ void Reporter::WriteLine(absl::string_view text) {
 }
 
 void Reporter::RecordConfiguration(const Layout& layout) {
-  const CoordinatorSnapshot now = core_->Snapshot();
+  const CoordinatorSnapshot now = job_->Snapshot();
   std::map<std::string, std::string> texts = options_.configuration;
   texts["parameter servers"] = absl::StrCat(now.num_ps);
   texts["workers"] = absl::StrCat(now.num_workers);
   events_->Text(kTrainRun, now.finished_steps, "configuration", SummaryWriter::Table(texts));
   events_->Text(kTrainRun, now.finished_steps, "variables",
                 absl::StrCat("```\n", FormatVariables(layout), "```\n"));
-  if (!options_.hparams.empty()) events_->HParams(kTrainRun, now.finished_steps, options_.hparams);
+}
+
+// A point at an earlier step than those of the job's last life would hide them. So the first one
+// waits until the program has chosen its state.
+void Reporter::RecordHParams() {
+  if (events_ == nullptr || options_.hparams.empty() || hparams_written_ || !job_->IsRunning())
+    return;
+  hparams_written_ = true;
+  events_->HParams(kTrainRun, job_->Step(), options_.hparams);
 }
 
 // Records the points of the interval that ends now.
@@ -164,36 +154,31 @@ void Reporter::RecordInterval() {
     if (now > recorded_at_)
       points["examples_per_second"] =
           Examples(unrecorded_) / absl::ToDoubleSeconds(now - recorded_at_);
-    const CoordinatorSnapshot snapshot = core_->Snapshot();
+    const CoordinatorSnapshot snapshot = job_->Snapshot();
     points.merge(TablePoints(snapshot));
     events_->Scalars(kTrainRun, snapshot.finished_steps, std::move(points));
   }
-  if (events_ != nullptr && now > recorded_at_) RecordWorkers(now - recorded_at_);
+  RecordWorkers(options_.report_every / 2);
+  // A program may have no loop, and only schedule steps.
+  if (job_->Step() > 0) RecordHParams();
   unrecorded_.clear();
   recorded_at_ = now;
 }
 
-void Reporter::RecordWorkers(absl::Duration length) {
-  std::map<int, WorkerSteps> workers = core_->TakeWorkerSteps();
-  // Nobody trains.
-  if (workers.empty() && !(in_loop_ && trains_)) return;
-  for (const auto& [index, steps] : workers) seen_workers_.insert(index);
-  const int64_t step = core_->step();
-  for (const int index : seen_workers_) {
-    // Each run has an open file.
-    if (index >= kMostWorkerRuns) break;
-    const WorkerSteps& own = workers[index];
-    const double count = static_cast<double>(own.steps);
-    std::map<std::string, double> points = {
-        {"steps_per_second", count / absl::ToDoubleSeconds(length)}};
-    if (own.steps > 0) points["step_seconds"] = absl::ToDoubleSeconds(own.took) / count;
-    events_->Scalars(absl::StrCat("worker/", index), step, std::move(points));
-  }
+void Reporter::RecordWorkers(absl::Duration shortest) {
+  if (events_ == nullptr) return;
+  worker_runs_.Add(job_->TakeWorkerSteps());
+  const int64_t step = job_->Step();
+  for (auto& [run, points] : worker_runs_.Take(clock_.Elapsed(), shortest, in_loop_ && trains_))
+    events_->Scalars(run, step, std::move(points));
 }
 
 void Reporter::OnLoopBegin(const Layout& layout, StepKind kind) {
   MutexLock lock(mu_);
   if (events_ != nullptr && !table_drawn_) RecordConfiguration(layout);
+  RecordHParams();
+  // Steps that the program has scheduled are no part of the loop.
+  RecordWorkers(options_.report_every / 2);
   trains_ = kind == StepKind::kTraining;
   if (histograms_ != nullptr && trains_) histograms_->OnTraining();
   if (!std::exchange(table_drawn_, true)) {
@@ -208,9 +193,9 @@ void Reporter::OnLoopBegin(const Layout& layout, StepKind kind) {
   recent_since_ = recorded_at_ = clock_.Elapsed();
   recent_.clear();
   loop_.clear();
-  last_means_.clear();
-  last_rate_ = 0;
-  const CoordinatorSnapshot now = core_->Snapshot();
+  shown_.means.clear();
+  shown_.rate = 0;
+  const CoordinatorSnapshot now = job_->Snapshot();
   time_left_.Begin(now.progress ? now.progress->done : 0);
 }
 
@@ -221,7 +206,7 @@ void Reporter::OnStep(const Metrics& metrics) {
   if (!trains_) return;
   {
     MutexLock reached_lock(reached_mu_);
-    reached_.examples += Examples(metrics);
+    reached_examples_ += Examples(metrics);
   }
   Merge(metrics, loop_).IgnoreError();
   if (events_ != nullptr) Merge(metrics, unrecorded_).IgnoreError();
@@ -233,7 +218,7 @@ void Reporter::TellNotFinite(absl::string_view run, const std::map<std::string, 
     if (not_finite_told_ || std::isfinite(mean)) continue;
     not_finite_told_ = true;
     DIVVY_LOG(WARNING) << run << ": the metric \"" << name << "\" is " << mean << " at step "
-                       << core_->Snapshot().finished_steps
+                       << job_->Snapshot().finished_steps
                        << ". A parameter that is not finite stays so, and training goes on with "
                           "it. --check_numerics ends the job at the first gradient that is "
                           "not finite and names it. Look for a learning rate that is too high, and "
@@ -246,7 +231,7 @@ void Reporter::OnLoopEnd() {
   in_loop_ = false;
   TellNotFinite(loop_run(), Means(recent_));
   RecordInterval();
-  if (epochs_ && !loop_.empty()) WriteMeans(kTrainRun, core_->Snapshot().finished_steps, loop_);
+  if (epochs_ && !loop_.empty()) WriteMeans(kTrainRun, job_->Snapshot().finished_steps, loop_);
   NoteLoss(recent_);
   loop_.clear();
 }
@@ -255,17 +240,17 @@ void Reporter::NoteLoss(const Metrics& metrics) {
   const auto loss = metrics.find("loss");
   if (!trains_ || loss == metrics.end()) return;
   MutexLock lock(reached_mu_);
-  reached_.loss = loss->second.value();
+  reached_loss_ = loss->second.value();
 }
 
 Reporter::Reached Reporter::reached() const {
   MutexLock lock(reached_mu_);
-  return {static_cast<int64_t>(reached_.examples), reached_.loss};
+  return {static_cast<int64_t>(reached_examples_), reached_loss_};
 }
 
 void Reporter::WriteMeans(absl::string_view run, int64_t step, const Metrics& metrics) {
   std::string where = absl::StrCat("step ", FormatCount(static_cast<double>(step)));
-  if (epochs_) where = absl::StrCat("epoch ", core_->epoch(), "/", *epochs_, "  ", where);
+  if (epochs_) where = absl::StrCat("epoch ", job_->epoch(), "/", *epochs_, "  ", where);
   WriteLine(absl::StrCat(where, "  ", FormatLength(clock_.Elapsed() - began_), "  ", run, ": ",
                          FormatMetrics(Means(metrics))));
 }
@@ -279,18 +264,33 @@ void Reporter::OnReport(const std::string& run, int64_t step, const Metrics& met
 
 void Reporter::OnGoal(int64_t epochs) {
   MutexLock lock(mu_);
-  epochs_ = core_->epoch() + epochs;
+  epochs_ = job_->epoch() + epochs;
+}
+
+void Reporter::OnEnd() {
+  std::shared_ptr<HistogramRecorder> histograms;
+  {
+    MutexLock lock(mu_);
+    RecordWorkers(absl::ZeroDuration());
+    if (job_->Step() > 0) RecordHParams();
+    histograms = histograms_;
+  }
+  if (histograms == nullptr) return;
+  const auto over = std::make_shared<Completion<bool>>();
+  histograms->SampleLast([over] { over->Set(true); });
+  over->Wait(kLongestLastRead);
 }
 
 void Reporter::Summarize(int64_t peak_memory_bytes) {
   {
     MutexLock lock(mu_);
+    RecordWorkers(absl::ZeroDuration());
     if (histograms_ != nullptr) histograms_->Finish();
   }
   if (events_ != nullptr) events_->Finish();
   MutexLock lock(mu_);
   over_ = true;
-  const CoordinatorSnapshot now = core_->Snapshot();
+  const CoordinatorSnapshot now = job_->Snapshot();
   // An error has ended the job before any step, and its message needs no summary.
   if (now.finished_steps == 0) return;
   WriteLine(absl::StrCat(FormatCount(static_cast<double>(now.finished_steps)), " training steps, ",

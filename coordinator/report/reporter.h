@@ -7,13 +7,13 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/executor.h"
+#include "base/file_system.h"
 #include "base/mutex.h"
 #include "base/terminal.h"
 #include "coordinator/core/coordinator_core.h"
@@ -21,7 +21,9 @@
 #include "coordinator/report/event_recorder.h"
 #include "coordinator/report/format.h"
 #include "coordinator/report/histogram_recorder.h"
+#include "coordinator/report/reported_job.h"
 #include "coordinator/report/time_left.h"
+#include "coordinator/report/worker_runs.h"
 
 namespace divvy {
 
@@ -57,14 +59,18 @@ struct ReportOptions {
 // of the dynamic tables (TablePoints), the texts "configuration" and "variables", the
 // hyperparameters, and histograms (HistogramRecorder). A report of the program is in the run that
 // the program names. The run "worker/0" has "steps_per_second" and "step_seconds", the mean time of
-// a step, of worker 0 in each interval, and so on up to worker 127. The x axis is training steps.
+// a step, of worker 0 in each interval, and so on up to worker 127; an interval that is shorter
+// than half of report_every counts in the next one. The x axis is training steps.
 class Reporter : public ProgressSink, public std::enable_shared_from_this<Reporter> {
  public:
-  // REQUIRES: `executor` and `clock` outlive this and its timers.
-  Reporter(ReportOptions options, Executor& executor, Clock& clock);
+  // REQUIRES: `executor`, `clock` and `files` outlive this and its timers. `files` takes the event
+  // files.
+  Reporter(ReportOptions options, Executor& executor, Clock& clock,
+           FileSystem& files = FileSystem::Real());
 
-  // Begins to draw the progress of `core`. Call Watch once. Does not block.
+  // Begins to draw the progress of the job. Call Watch once. Does not block.
   void Watch(std::shared_ptr<CoordinatorCore> core);
+  void Watch(std::shared_ptr<ReportedJob> job);
 
   // ProgressSink. These calls only record and draw; event files are written in the background.
   void OnLoopBegin(const Layout& layout, StepKind kind) override;
@@ -72,6 +78,9 @@ class Reporter : public ProgressSink, public std::enable_shared_from_this<Report
   void OnLoopEnd() override;
   void OnReport(const std::string& run, int64_t step, const Metrics& metrics) override;
   void OnGoal(int64_t epochs) override;
+  // Writes the last rates of workers, and reads the trained weights for the last histograms. Waits
+  // at most 5 s for these.
+  void OnEnd() override;
   std::string event_directory() const override { return options_.tensorboard_dir; }
 
   // What the job has reached, as far as the program's metrics tell.
@@ -97,10 +106,14 @@ class Reporter : public ProgressSink, public std::enable_shared_from_this<Report
   ProgressLine NextLine() DIVVY_REQUIRES(mu_);
   // Writes the texts "configuration" and "variables" to the event files.
   void RecordConfiguration(const Layout& layout) DIVVY_REQUIRES(mu_);
+  // Writes the hyperparameters to the event files, once.
+  void RecordHParams() DIVVY_REQUIRES(mu_);
   // Writes the means of the interval to the event files.
   void RecordInterval() DIVVY_REQUIRES(mu_);
-  // Writes what each worker did in the interval `length`.
-  void RecordWorkers(absl::Duration length) DIVVY_REQUIRES(mu_);
+  // Begins what the event files are made of. REQUIRES: there are event files.
+  void BeginEvents() DIVVY_REQUIRES(mu_);
+  // Writes what each worker has done since the last time, unless that was less than `shortest` ago.
+  void RecordWorkers(absl::Duration shortest) DIVVY_REQUIRES(mu_);
   void WriteMeans(absl::string_view run, int64_t step, const Metrics& metrics) DIVVY_REQUIRES(mu_);
   // Keeps the mean of "loss", if the loop trains and has it.
   void NoteLoss(const Metrics& metrics) DIVVY_REQUIRES(mu_);
@@ -118,7 +131,7 @@ class Reporter : public ProgressSink, public std::enable_shared_from_this<Report
   Executor& executor_;
   Clock& clock_;
   mutable Mutex mu_;
-  std::shared_ptr<CoordinatorCore> core_ DIVVY_GUARDED_BY(mu_);
+  std::shared_ptr<ReportedJob> job_ DIVVY_GUARDED_BY(mu_);
   bool table_drawn_ DIVVY_GUARDED_BY(mu_) = false, in_loop_ DIVVY_GUARDED_BY(mu_) = false,
                     line_open_ DIVVY_GUARDED_BY(mu_) = false;
   bool over_ DIVVY_GUARDED_BY(mu_) = false;
@@ -129,29 +142,30 @@ class Reporter : public ProgressSink, public std::enable_shared_from_this<Report
   // The metrics of training steps since the loop began.
   Metrics loop_ DIVVY_GUARDED_BY(mu_);
   bool not_finite_told_ DIVVY_GUARDED_BY(mu_) = false;
-  absl::Duration began_ DIVVY_GUARDED_BY(mu_);
+  const absl::Duration began_;
   TimeLeft time_left_ DIVVY_GUARDED_BY(mu_);
-  std::map<std::string, double> last_means_ DIVVY_GUARDED_BY(mu_);
-  double last_rate_ DIVVY_GUARDED_BY(mu_) = 0;
+  // What the last line has shown.
+  struct Shown {
+    std::map<std::string, double> means;
+    double rate = 0;
+  };
+  Shown shown_ DIVVY_GUARDED_BY(mu_);
 
   // Taken after mu_, and never held while text is written: mu_ is held as long as a terminal that
   // is stopped does not take the line, and status pages answer meanwhile.
   mutable Mutex reached_mu_;
-  struct Sum {
-    double examples = 0;
-    std::optional<double> loss;
-  };
-  Sum reached_ DIVVY_GUARDED_BY(reached_mu_);
+  double reached_examples_ DIVVY_GUARDED_BY(reached_mu_) = 0;
+  std::optional<double> reached_loss_ DIVVY_GUARDED_BY(reached_mu_);
 
   // Null: no event files are written.
   const std::shared_ptr<EventRecorder> events_;
   // Null: there are no histograms.
   std::shared_ptr<HistogramRecorder> histograms_ DIVVY_GUARDED_BY(mu_);
-  // Workers that have finished a step.
-  std::set<int> seen_workers_ DIVVY_GUARDED_BY(mu_);
+  WorkerRuns worker_runs_ DIVVY_GUARDED_BY(mu_);
   // The metrics of training steps since the last points in the event files.
   Metrics unrecorded_ DIVVY_GUARDED_BY(mu_);
   absl::Duration recorded_at_ DIVVY_GUARDED_BY(mu_);
+  bool hparams_written_ DIVVY_GUARDED_BY(mu_) = false;
   // Whether the current loop runs training steps.
   bool trains_ DIVVY_GUARDED_BY(mu_) = false;
 };

@@ -242,7 +242,10 @@ absl::Status ParameterServerCore::BeginLoading(LoadRequest request) {
   auto run = std::make_shared<LoadRun>(std::move(request), std::move(create));
   if (const absl::Status begun = shards_.Begin(run->batch); !begun.ok()) return Refusal(begun);
   run->slices = SlicesOf(run->batch.fresh, options_.slice_bytes);
-  run->total_bytes = BytesOf(run->slices);
+  run->bytes_to_read = TotalBytes(run->slices);
+  const auto is_table = [](const ShardSlice& slice) { return slice.shard->table() != nullptr; };
+  if (std::none_of(run->slices.begin(), run->slices.end(), is_table))
+    run->total_bytes = run->bytes_to_read;
   state_ = PsState::kLoading;
   loading_ = run;
   ReadSlice(run);
@@ -268,16 +271,23 @@ absl::Status ParameterServerCore::LoadRun::ReadNext(CheckpointFiles& files) {
   if (values == nullptr) {
     ASSIGN_OR_RETURN(values, files.Open(request.checkpoint));
     HitFailpoint(Failpoint::kLoadIndexRead);
+    for (const auto& [key, shard] : batch.fresh) {
+      if (shard->table() == nullptr) continue;
+      ASSIGN_OR_RETURN(const int64_t bytes, TableReader(*values, *shard).BytesToRead());
+      bytes_to_read += bytes;
+    }
   }
   if (next == slices.size()) return absl::OkStatus();
   const ShardSlice& slice = slices[next++];
   HitFailpoint(Failpoint::kLoadMidData);
   Shard& shard = *batch.fresh.at(slice.shard->spec().key);
-  read_bytes += slice.bytes();
   if (shard.table() != nullptr) {
     if (slice.first_block == 0) table = std::make_unique<TableReader>(*values, shard);
-    return table->ReadNext();
+    ASSIGN_OR_RETURN(const int64_t bytes, table->ReadNext());
+    read_bytes += bytes;
+    return absl::OkStatus();
   }
+  read_bytes += slice.bytes();
   return values->Read(
       shard.spec(), shard.spec().first_row + slice.first_row,
       absl::MakeSpan(shard.new_row(slice.first_row), static_cast<size_t>(slice.bytes())));
@@ -288,6 +298,7 @@ void ParameterServerCore::OnSliceRead(const std::shared_ptr<LoadRun>& run,
   CoreLock lock(mu_, outbox_);
   if (loading_ != run) return;
   run->told_bytes = run->read_bytes;
+  run->total_bytes = run->bytes_to_read;
   if (status.ok() && run->next < run->slices.size()) return ReadSlice(run);
   absl::Status read = status;
   read.Update(shards_.End(run->batch));

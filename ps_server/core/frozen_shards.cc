@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "ps_server/core/table_files.h"
 
 namespace divvy {
 namespace {
@@ -59,6 +60,11 @@ std::vector<ShardSlice> SlicesOf(const ShardTable& shards, int64_t slice_bytes) 
       }
       if (slice.end_block > block)
         slice.rows = blocks.end_row(slice.end_block - 1) - slice.first_row;
+      if (TableShard* const table = shard->table(); table != nullptr) {
+        table->With(slice.first_block, [&slice, &shard = *shard](const TableSegment& segment) {
+          slice.table_bytes = segment.rows() * RowBytesInFile(shard);
+        });
+      }
       block = slice.end_block;
       slices.push_back(std::move(slice));
     } while (block < blocks.count());
@@ -66,7 +72,7 @@ std::vector<ShardSlice> SlicesOf(const ShardTable& shards, int64_t slice_bytes) 
   return slices;
 }
 
-int64_t BytesOf(const std::vector<ShardSlice>& slices) {
+int64_t TotalBytes(const std::vector<ShardSlice>& slices) {
   int64_t bytes = 0;
   for (const ShardSlice& slice : slices) bytes += slice.bytes();
   return bytes;

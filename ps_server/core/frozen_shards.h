@@ -22,7 +22,11 @@ struct ShardSlice {
   std::shared_ptr<const Shard> shard;
   int64_t first_block = 0, end_block = 0;
   int64_t first_row = 0, rows = 0;  // of the shard
-  int64_t bytes() const { return rows * shard->row_bytes(); }
+  // Of a table: the bytes of its rows in a file, as many as there were when the slices were made.
+  int64_t table_bytes = 0;
+  int64_t bytes() const {
+    return shard->table() == nullptr ? rows * shard->row_bytes() : table_bytes;
+  }
 };
 
 // All rows of all shards, in the order of the shards' keys, in slices of up to `slice_bytes` (at
@@ -30,7 +34,7 @@ struct ShardSlice {
 std::vector<ShardSlice> SlicesOf(const ShardTable& shards, int64_t slice_bytes);
 
 // The sum over the slices.
-int64_t BytesOf(const std::vector<ShardSlice>& slices);
+int64_t TotalBytes(const std::vector<ShardSlice>& slices);
 
 // Copy-on-write by pages; a page is a run of rows within a block. Construction copies nothing. A
 // writer calls BeforeWrite before it changes rows, which copies their pages if they have not been

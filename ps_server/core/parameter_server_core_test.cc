@@ -1932,6 +1932,34 @@ TEST_F(TableTest, ARestoreReadsEachKeyOnce) {
   EXPECT_LE(files_.read_bytes["v1-keys"], bytes + 200) << "and some to find the first one";
 }
 
+// A row is a key, a count and a minute of 8 bytes each, 3 values and their 3 slots.
+TEST_F(TableTest, TheBytesOfACheckpointAreThoseOfTheRowsThatThereAre) {
+  constexpr int64_t kRowBytes = 3 * 8 + 2 * kWidth * 4, kHalf = kTableBuckets / 2;
+  Begin({TableSpec(0, 0, kTableBuckets)});
+  ASSERT_EQ(ps_->CommitReason(1, {Gradients(Keys(400))}), Reason::kNone);
+  const auto marked = SendSnapshot(kFirst, false);
+  ASSERT_TRUE(marked->one().ok()) << marked->one().status();
+  EXPECT_EQ(marked->one()->written_bytes, 0);
+  EXPECT_EQ(marked->one()->total_bytes, 400 * kRowBytes);
+  const auto later = ps_->SendCommit(2, {Gradients({1, 2, 3})});
+  const auto written = ps_->Done(SendSnapshot(kFirst, true));
+  ASSERT_TRUE(written->one().ok()) << written->one().status();
+  EXPECT_EQ(written->one()->written_bytes, 400 * kRowBytes);
+  EXPECT_EQ(written->one()->total_bytes, 400 * kRowBytes);
+  int64_t rows = 0;
+  for (const int part : {0, 1}) {
+    NextEpoch();
+    const auto loaded =
+        ps_->Done(SendLoad(kFirst, {TableSpec(part, part * kHalf, (part + 1) * kHalf)}));
+    ASSERT_TRUE(loaded->one().ok()) << loaded->one().status();
+    EXPECT_GT(loaded->one()->total_bytes, 0);
+    EXPECT_EQ(loaded->one()->loaded_bytes, loaded->one()->total_bytes);
+    EXPECT_EQ(loaded->one()->total_bytes % kRowBytes, 0);
+    rows += loaded->one()->total_bytes / kRowBytes;
+  }
+  EXPECT_EQ(rows, 400);
+}
+
 // Two servers read a checkpoint in which keys stand where they do not belong, or twice. No row may
 // be lost in silence: one of them says so.
 TEST_F(TableTest, ACheckpointWhoseKeysAreNotInOrderIsRefused) {

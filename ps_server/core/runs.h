@@ -67,7 +67,7 @@ struct ParameterServerCore::SnapshotRun {
   SnapshotRun(SnapshotRequest request, const ShardTable& shards, int64_t slice_bytes)
       : request(std::move(request)),
         frozen(std::make_shared<FrozenShards>(shards, slice_bytes)),
-        total_bytes(BytesOf(frozen->slices())) {}
+        total_bytes(TotalBytes(frozen->slices())) {}
   // Writes the next slice. The last one completes the file.
   absl::Status WriteNext(CheckpointFiles& files);
   absl::Status Write(const ShardSlice& slice);
@@ -102,7 +102,8 @@ struct ParameterServerCore::LoadRun {
   const LoadRequest request;  // without its shards
   ShardBatch batch;
   std::vector<ShardSlice> slices;
-  int64_t total_bytes = 0;  // of all slices
+  // Of all slices, but the rows of tables only after the first call of ReadNext.
+  int64_t bytes_to_read = 0;
   std::unique_ptr<CheckpointValues> values;
   // Of the table that is being read.
   std::unique_ptr<TableReader> table;
@@ -110,7 +111,8 @@ struct ParameterServerCore::LoadRun {
   int64_t read_bytes = 0;
   // Under the core's lock.
   std::vector<ResultCallback<LoadReply>> waiting;
-  int64_t told_bytes = 0;
+  // 0 total bytes: not known yet.
+  int64_t told_bytes = 0, total_bytes = 0;
 };
 
 }  // namespace divvy

@@ -36,6 +36,17 @@ ShardSpec FilterSpec(const Shard& table, int64_t filter_bytes) {
 
 }  // namespace
 
+int64_t RowBytesInFile(const Shard& table) {
+  const TableTensors tensors = TensorsOf(table);
+  std::vector<TableTensor> of_rows = tensors.slots;
+  for (const TableTensor& each : {tensors.keys, tensors.counts, tensors.ticks, tensors.values})
+    of_rows.push_back(each);
+  int64_t bytes = 0;
+  for (const TableTensor& tensor : of_rows)
+    bytes += tensor.one_row.num_elements() * DTypeSize(tensor.dtype);
+  return bytes;
+}
+
 absl::Status AppendImage(const Shard& table, int64_t first_bucket, const TableImage& image,
                          CheckpointPart& part) {
   const TableTensors tensors = TensorsOf(table);
@@ -111,6 +122,12 @@ absl::Status TableReader::CheckRows(const TableTensor& keys, int64_t first_bucke
 absl::StatusOr<TableReader::Cursor> TableReader::CursorAt(const TableTensor& keys, int64_t bucket) {
   Cursor cursor;
   ASSIGN_OR_RETURN(cursor.rows, values_.Rows(keys.name));
+  // Every key lies in [0, kTableBuckets).
+  if (bucket <= 0) return cursor;
+  if (bucket >= kTableBuckets) {
+    cursor.next = cursor.rows;
+    return cursor;
+  }
   int64_t end = cursor.rows;
   while (cursor.next < end) {
     const int64_t middle = cursor.next + (end - cursor.next) / 2;
@@ -206,7 +223,14 @@ absl::Status TableReader::CheckEnd() {
                                                    : absl::OkStatus();
 }
 
-absl::Status TableReader::ReadNext() {
+absl::StatusOr<int64_t> TableReader::BytesToRead() {
+  ASSIGN_OR_RETURN(const Cursor begin, CursorAt(tensors_.keys, table_.table()->first_bucket()));
+  ASSIGN_OR_RETURN(const Cursor end, CursorAt(tensors_.keys, table_.table()->end_bucket()));
+  // Keys that are not in order are an error of ReadNext.
+  return std::max<int64_t>(0, end.next - begin.next) * RowBytesInFile(table_);
+}
+
+absl::StatusOr<int64_t> TableReader::ReadNext() {
   if (!has_begun_) RETURN_IF_ERROR(Begin());
   TableShard& shard = *table_.table();
   const int64_t first = shard.first_bucket() + segment_ * shard.buckets_of_segment(),
@@ -217,7 +241,10 @@ absl::Status TableReader::ReadNext() {
   shard.With(segment_,
              [&](TableSegment& segment) { has_memory = Restore(image, shard.format(), segment); });
   ++segment_;
-  if (has_memory) return segment_ == shard.segments() ? CheckEnd() : absl::OkStatus();
+  if (has_memory) {
+    if (segment_ == shard.segments()) RETURN_IF_ERROR(CheckEnd());
+    return static_cast<int64_t>(image.keys.size()) * RowBytesInFile(table_);
+  }
   return absl::ResourceExhaustedError(
       absl::StrCat("\"", table_.spec().name, "\": no memory for ", rows_.rows,
                    " rows of a checkpoint: raise --memory_limit_bytes, or add parameter servers"));

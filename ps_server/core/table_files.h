@@ -15,6 +15,10 @@
 
 namespace divvy {
 
+// The bytes of one row in the files of a checkpoint: key, count, tick, values and slots. REQUIRES:
+// table.table() != nullptr.
+int64_t RowBytesInFile(const Shard& table);
+
 // Adds the rows of a segment, which begins with `first_bucket`, to a data file. Blocks.
 // REQUIRES: table.table() != nullptr.
 absl::Status AppendImage(const Shard& table, int64_t first_bucket, const TableImage& image,
@@ -27,9 +31,13 @@ class TableReader {
  public:
   // REQUIRES: `values` and `table` outlive it; nobody else knows the table yet.
   TableReader(CheckpointValues& values, const Shard& table);
-  // Reads the rows of the next segment. DataLoss: the tensors do not fit each other. Otherwise as
-  // CheckpointValues::Read. ResourceExhausted: no memory.
-  absl::Status ReadNext();
+  // The bytes of the rows that ReadNext reads in all, without keys that wait to be admitted.
+  // Errors: as CheckpointValues::Read.
+  absl::StatusOr<int64_t> BytesToRead();
+  // Reads the rows of the next segment, and returns their bytes as BytesToRead counts. DataLoss:
+  // the tensors do not fit each other. Otherwise as CheckpointValues::Read. ResourceExhausted: no
+  // memory.
+  absl::StatusOr<int64_t> ReadNext();
 
  private:
   // Rows [next, rows) of tensors with one row for each key.
@@ -49,8 +57,7 @@ class TableReader {
   absl::Status ReadImage(int64_t first_bucket, int64_t end_bucket, TableImage& image);
   absl::Status CheckEnd();
   template <typename Columns>
-  static absl::Status CheckRows(const TableTensor& keys, int64_t first_bucket,
-                                const Columns& rows);
+  static absl::Status CheckRows(const TableTensor& keys, int64_t first_bucket, const Columns& rows);
   absl::Status ReadWaiting(int64_t end_bucket, TableImage& image);
 
   CheckpointValues& values_;

@@ -438,6 +438,7 @@ TEST_F(TrainingTest, EventFilesTellOfTrainingAndOfWhatIsReported) {
     return buckets;
   };
   EXPECT_EQ(SeriesOf(train, "weights/logit/kernel").at(0).first, 0);
+  EXPECT_EQ(SeriesOf(train, "weights/logit/kernel").back().first, 715) << "the trained weights";
   double elements = 0;
   for (size_t i = 0; i < 30; ++i) elements += buckets_of("weights/logit/kernel").at(i).count;
   EXPECT_EQ(elements, 3);

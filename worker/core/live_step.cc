@@ -35,6 +35,9 @@
 namespace divvy {
 namespace {
 
+// The elements of gradients that are read for histograms under the core's lock: some microseconds.
+constexpr int64_t kSampledAtOnce = 4096;
+
 absl::Status CheckValue(const Nest& value, int64_t max_bytes) {
   if (!value.status().ok()) return value.status();
   const int64_t bytes = value.size_bytes();
@@ -356,7 +359,8 @@ void WorkerCore::PlanLiveCommit() {
   auto work = std::make_shared<const CommitWork>(CommitWork{
       session_->layout, session_->links, live.record.writes, live.dispatch.ordinal.value_or(0),
       live.dispatch.learning_rate_scale, options_.check_numerics, live.dispatch.want_gradients});
-  if (PlanningBytes(*work->layout, work->writes) < options_.at_once_bytes) {
+  const bool is_small = PlanningBytes(*work->layout, work->writes) < options_.at_once_bytes;
+  if (is_small && (!work->want_gradients || SampledElements(work->writes) <= kSampledAtOnce)) {
     live.plan = PlanCommit(*work);
     return BeginCommit();
   }

@@ -65,16 +65,25 @@ absl::Status CheckParts(const CommitWork& work, const Parts& parts) {
   return absl::OkStatus();
 }
 
-// A step may stage several gradients of a variable. The first one stands for all of them.
-std::vector<GradientHistogram> GradientsOf(const CommitWork& work) {
+// The gradients as the servers get them: rows of equal ids are summed. A step may stage several
+// gradients of a variable. The first one of each shard stands for all of them.
+std::vector<GradientHistogram> GradientsOf(const CommitWork& work,
+                                           const absl::StatusOr<Parts>& parts) {
   std::vector<GradientHistogram> gradients;
-  std::set<absl::string_view> seen;
-  if (!work.want_gradients) return gradients;
-  for (const StagedWrite& write : work.writes) {
-    if (write.op != WriteOp::kGradient || !seen.insert(write.variable).second) continue;
+  if (!work.want_gradients || !parts.ok()) return gradients;
+  std::set<std::pair<VariableId, int>> seen;
+  std::map<VariableId, std::vector<Tensor>> by_variable;
+  for (const auto& [ps, commits] : *parts) {
+    for (const CommitPart& part : commits) {
+      if (part.op == WriteOp::kGradient &&
+          seen.emplace(part.shard.variable, part.shard.part).second)
+        by_variable[part.shard.variable].push_back(part.values);
+    }
+  }
+  for (const auto& [variable, values] : by_variable) {
     if (gradients.size() == static_cast<size_t>(GradientHistogram::kMost)) break;
-    gradients.push_back(
-        {write.variable, HistogramOf(write.value, kHistogramBuckets, kSampledElements)});
+    gradients.push_back({work.layout->Find(variable)->spec.name,
+                         HistogramOfParts(values, kHistogramBuckets, kSampledElements)});
   }
   return gradients;
 }
@@ -110,7 +119,9 @@ class Planning : public std::enable_shared_from_this<Planning> {
     return parts;
   }
   void Finish(absl::StatusOr<Parts> parts) {
-    done_({work_->layout->version(), work_->layout->hash(), std::move(parts), GradientsOf(*work_)});
+    PlannedCommit plan{work_->layout->version(), work_->layout->hash(), std::move(parts)};
+    plan.gradients = GradientsOf(*work_, plan.parts);
+    done_(std::move(plan));
   }
 
   Executor& executor_;
@@ -121,6 +132,15 @@ class Planning : public std::enable_shared_from_this<Planning> {
 };
 
 }  // namespace
+
+int64_t SampledElements(absl::Span<const StagedWrite> writes) {
+  int64_t elements = 0;
+  for (const StagedWrite& write : writes) {
+    if (write.op == WriteOp::kGradient)
+      elements += std::min(kSampledElements, write.value.shape().num_elements());
+  }
+  return elements;
+}
 
 bool Assigns(const StagedWrite& write) {
   return write.op == WriteOp::kAssign || write.op == WriteOp::kScatterUpdate;
@@ -134,7 +154,9 @@ PlannedCommit PlanCommit(const CommitWork& work) {
     RETURN_IF_ERROR(CheckParts(work, parts));
     return parts;
   };
-  return {work.layout->version(), work.layout->hash(), plan(), GradientsOf(work)};
+  PlannedCommit planned{work.layout->version(), work.layout->hash(), plan()};
+  planned.gradients = GradientsOf(work, planned.parts);
+  return planned;
 }
 
 void PlanCommitOn(Executor& executor, std::shared_ptr<const CommitWork> work,

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "base/executor.h"
 #include "protocol/messages.h"
 #include "variables/layout.h"
@@ -51,6 +52,10 @@ struct PlannedCommit {
 
 // Whether the write replaces values, of the whole variable or of some rows.
 bool Assigns(const StagedWrite& write);
+
+// The elements that histograms of gradients among `writes` are made from, if they are wanted.
+// Reading 64 Ki of them, far from each other, takes a tenth of a millisecond to a millisecond.
+int64_t SampledElements(absl::Span<const StagedWrite> writes);
 
 // Plans on the caller's thread.
 PlannedCommit PlanCommit(const CommitWork& work);
