@@ -231,8 +231,9 @@ def idx(images, labels):
 def tensors(rows):
     """Element i is row i of every array of a nest. ValueError: other numbers of rows.
 
-    Arrays of a module-level call stay in each process. main may call it with up to 1 MiB of arrays,
-    which travel to the workers.
+    Arrays of a module-level call stay in each process, and are not copied if they are contiguous:
+    do not change them afterwards. main may call it with up to 1 MiB of arrays, which travel to the
+    workers.
     """
     nest = _as_arrays(rows, "tensors")
     arrays = list(_leaves(nest))
@@ -261,7 +262,7 @@ def _as_arrays(value, path):
             isinstance(child, (list, tuple, dict, np.ndarray)) or _is_array(child)
             for child in value):
         return [_as_arrays(child, "%s[%d]" % (path, i)) for i, child in enumerate(value)]
-    array = np.asarray(value) if isinstance(value, (list, tuple)) else _values.as_array(value)
+    array = np.asarray(value) if isinstance(value, (list, tuple)) else _values.as_array(value, path)
     if array is None and isinstance(value, np.ndarray):
         array = value
     if array is None:
@@ -351,7 +352,7 @@ def _open_source(source, args, context):
     if source == "values":
         return make.tensors(args["rows"])
     if source == "tensors":
-        return make.tensors(_registered(args["key"]))
+        return _registry.opened(args["key"], lambda: make.tensors(_registered(args["key"])))
     if source == "csv":
         return make.csv(args["files"], args["columns"], args["separator"])
     if source == "libsvm":

@@ -1,5 +1,6 @@
 """divvy.run: the entry of a program, in every process of its cluster."""
 import inspect
+import json
 import multiprocessing
 import os
 import sys
@@ -24,6 +25,59 @@ class _Main:
             if isinstance(error, SystemExit) and error.code in (None, 0):
                 return
             raise  # the task prints it, with its traceback, when it ends
+
+
+def _split_gpus(words):
+    """(what the flag --gpus says, the other words). Without the flag "auto"."""
+    choice, others, i = "auto", words[:1], 1
+    while i < len(words) and words[i] != "--":
+        name, has_value, value = words[i].partition("=")
+        i += 1
+        if name not in ("--gpus", "-gpus"):
+            others.append(words[i - 1])
+        elif has_value:
+            choice = value
+        elif i < len(words):
+            choice = words[i]
+            i += 1
+        else:
+            others.append(name)  # which Divvy refuses: it has no value
+    return choice, others + words[i:]
+
+
+def _gpus_of(choice, count):
+    """The numbers of the GPUs that --gpus means on a machine with `count`. ValueError: it is wrong,
+    which says how."""
+    if choice == "none":
+        return []
+    if choice in ("auto", "all"):
+        if choice == "all" and count == 0:
+            raise ValueError("--gpus=all, and PyTorch sees no GPU: give --gpus=auto or none")
+        return list(range(count))
+    words = choice.split(",")
+    if not all(word.isdecimal() for word in words) or len(set(words)) != len(words):
+        raise ValueError("--gpus=%s: wanted auto, all, none, or numbers of GPUs, each once, as in "
+                         "0,2" % choice)
+    numbers = [int(word) for word in words]
+    if max(numbers) >= count:
+        raise ValueError("--gpus=%s, and PyTorch sees %d GPUs: they are numbered from 0" %
+                         (choice, count))
+    return numbers
+
+
+def gpu_of_this_worker(count):
+    """The number of the GPU on which this process computes with another library than Divvy, or
+    None. count: the GPUs of this machine. ValueError: --gpus is wrong."""
+    gpus = _gpus_of(_split_gpus(list(sys.argv))[0], count)
+    task = {"type": "worker", "index": 0}
+    if "TF_CONFIG" in os.environ:
+        try:
+            task = json.loads(os.environ["TF_CONFIG"]).get("task", {})
+        except (ValueError, AttributeError):
+            return None  # divvy.run says what is wrong with it
+    if task.get("type") != "worker" or not gpus:
+        return None
+    return gpus[int(task.get("index", 0)) % len(gpus)]
 
 
 def _check_main(function, name):
@@ -69,6 +123,13 @@ def run(main, evaluate=None, *, argv=None, min_shard_bytes=None, placement="roun
     words = list(sys.argv if argv is None else argv)
     if not all(isinstance(word, str) for word in words):
         raise TypeError("divvy.run: argv is a list of texts, with the program's name first")
+    # Steps get arrays, which are on the CPU: Divvy's own arithmetic on GPUs has nothing to do, and
+    # would want a replica for each GPU. The flag is for dt.device().
+    choice, words = _split_gpus(words)
+    if choice != "auto":
+        _gpus_of(choice, 1 << 16)
+    if words:
+        words.insert(1, "--gpus=none")
     _registry.begin_run()
     body = _Main(main)
     scorer = None if evaluate is None else _Main(evaluate)

@@ -11,6 +11,8 @@ variables = {}
 late_variables = {}
 # By key: arrays, objects and generator functions that datasets read.
 sources = {}
+# By key: what has been made of a source and serves all passes.
+_opened = {}
 # What a source is, for the comparison of chief and workers.
 _source_texts = {}
 _late_sources = set()
@@ -75,6 +77,14 @@ def add_source(kind, value, text):
     return key
 
 
+def opened(key, make):
+    """What make() gave for this source at the first call. Any thread may call it."""
+    with _lock:
+        if key not in _opened:
+            _opened[key] = make()
+        return _opened[key]
+
+
 def create_declared():
     """Creates the variables that the program declared, on the coordinator."""
     for variable in list(variables.values()):
@@ -111,4 +121,5 @@ def end_test():
         late_variables.clear()
         for key in _late_sources:
             del sources[key], _source_texts[key]
+            _opened.pop(key, None)
         _late_sources.clear()

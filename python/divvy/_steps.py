@@ -1,6 +1,7 @@
 """Steps: the functions that workers run."""
 import functools
 import inspect
+import sys
 import threading
 
 from divvy import _divvy, _functions, _metrics, _registry
@@ -8,17 +9,19 @@ from divvy import _divvy, _functions, _metrics, _registry
 _lock = threading.Lock()
 _steps = {}
 _local = threading.local()
+# call(step, values) of divvy.torch, once that is imported: calls the function with tensors.
+_call_with_tensors = None
 
 
 class Step:
     """A registered step; @divvy.step makes it. Calling it calls the function, here and now."""
 
-    def __init__(self, function, name, read_only, parameters):
+    def __init__(self, function, name, read_only, parameters, arrays):
         self.function = function
         self.name = name
         self.read_only = read_only
         self._parameters = parameters
-        self._wrapper = None  # wrapper(function, positional, named) calls the function
+        self._arrays = arrays  # "numpy", "torch" or None, which is what _takes_tensors finds
         functools.update_wrapper(self, function)
 
     def __call__(self, *args, **kwargs):
@@ -39,17 +42,55 @@ class Step:
         bound.apply_defaults()
         return list(bound.arguments.values()), list(bound.arguments)
 
+    def _names(self):
+        """The names of all parameters, in order."""
+        return [parameter.name for parameter in self._parameters]
+
+    def _takes_tensors(self):
+        """Whether arrays arrive as tensors. Asked when the step first runs: by then the imports of
+        its file are done, in whatever order they stand."""
+        if self._arrays is None:
+            self._arrays = "torch" if _imports_divvy_torch(self.function) else "numpy"
+        return self._arrays == "torch"
+
     def _call(self, values):
-        """Calls the function with the values of all its parameters, in order."""
+        """Runs the function with the values of all its parameters, in order."""
+        if self._takes_tensors():
+            return _call_with_tensors(self, values)
+        return self._invoke(values)
+
+    def _invoke(self, values):
         positional, named = [], {}
         for parameter, value in zip(self._parameters, values):
             if parameter.kind == parameter.KEYWORD_ONLY:
                 named[parameter.name] = value
             else:
                 positional.append(value)
-        if self._wrapper is not None:
-            return self._wrapper(self.function, positional, named)
         return self.function(*positional, **named)
+
+
+def call_with_tensors_by(call):
+    """From now on call(step, values) runs the steps that take tensors. divvy.torch calls it."""
+    global _call_with_tensors
+    _call_with_tensors = call
+
+
+def _imports_divvy_torch(function):
+    """Whether the file of a function has divvy.torch, or something of it, among its names.
+
+    By file, not by process: a step of NumPy keeps its arrays when another file imports divvy.torch.
+    """
+    module = sys.modules.get("divvy.torch")
+    if module is None:
+        return False
+    return any(value is module or _is_of_divvy_torch(value)
+               for value in list(function.__globals__.values()))
+
+
+def _is_of_divvy_torch(value):
+    kind = value if isinstance(value, type) or inspect.isfunction(value) else type(value)
+    of = getattr(kind, "__module__", None)
+    return isinstance(of, str) and of.startswith("divvy.torch.")
 
 
 def _parameters_of(function):
@@ -67,7 +108,7 @@ def _text(parameters, read_only):
     return "a %s of (%s)" % ("read-only step" if read_only else "step", ", ".join(names))
 
 
-def step(function=None, *, read_only=False):
+def step(function=None, *, read_only=False, arrays=None):
     """Registers a function as a step, under its qualified name. Use it at module level.
 
         @divvy.step
@@ -82,16 +123,25 @@ def step(function=None, *, read_only=False):
     are nests of numbers, texts, NumPy arrays, dicts and lists. An iterator arrives as its next
     element. A read-only step writes nothing and counts no step.
 
+    arrays: "numpy", or "torch" for tensors over the same memory. None: tensors if the file of the
+    function imports divvy.torch at module level, as `import divvy.torch as dt` or by a name such
+    as Module; otherwise NumPy arrays. A read-only step that takes tensors runs under
+    torch.no_grad().
+
     TypeError, which says why: a lambda, a closure, a method, a function inside a function, an
     async or generator function, *args or **kwargs. ValueError: another step has the name.
     """
     if function is None:
-        return functools.partial(step, read_only=read_only)
+        return functools.partial(step, read_only=read_only, arrays=arrays)
+    if arrays not in (None, "numpy", "torch"):
+        raise ValueError('arrays is %r: wanted "numpy", "torch" or None' % (arrays,))
+    if arrays == "torch":
+        import divvy.torch  # pylint: disable=import-outside-toplevel,unused-import
     name = _functions.check_named(function, "a step")
     if inspect.isgeneratorfunction(function):
         raise TypeError("step %s is a generator: return its result" % name)
     parameters = _parameters_of(function)
-    made = Step(function, name, read_only, parameters)
+    made = Step(function, name, read_only, parameters, arrays)
     with _lock:
         _check_new(made, _text(parameters, read_only))
         if name not in _steps:

@@ -1,4 +1,5 @@
 """Arrays: what C++ asks of NumPy, and values that are not arrays yet."""
+import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -41,8 +42,33 @@ def contiguous(array):
     return np.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True)
 
 
-def as_array(value):
-    """An array of `value`, or None if it is nothing like one."""
+_DLPACK_CPUS = (1, 3)  # the memory of the host, and such memory that is pinned for CUDA
+
+
+def _from_gpu(value, what):
+    """A copy of an array in the memory of a GPU. TypeError, which begins with `what`."""
+    cause = None
+    try:
+        if hasattr(value, "__dlpack__") and "torch" in sys.modules:
+            return sys.modules["torch"].from_dlpack(value).cpu().numpy()
+        if hasattr(value, "__array__"):
+            return np.asarray(value)
+    except Exception as error:  # pylint: disable=broad-except
+        cause = error  # of a library that the program has chosen, so of any kind
+    raise TypeError("%s is a %s in the memory of a GPU, which cannot be read from here: copy it to "
+                    "the CPU first, as by .get() in CuPy or .copy_to_host() in Numba" %
+                    (what, type(value).__name__)) from cause
+
+
+def _is_on_gpu(value):
+    device = getattr(value, "__dlpack_device__", None)
+    if device is not None:
+        return device()[0] not in _DLPACK_CPUS
+    return hasattr(value, "__cuda_array_interface__")
+
+
+def as_array(value, what="the value"):
+    """An array of `value`, or None if it is nothing like one. what: its name in errors."""
     if isinstance(value, np.ndarray):
         return value
     for kind, function in _converters:
@@ -58,6 +84,8 @@ def as_array(value):
                 return value.to(torch.float32).numpy()
             return value.contiguous().view(torch.int16).numpy().view(_bfloat16)
         return value.numpy()
+    if _is_on_gpu(value):
+        return _from_gpu(value, what)
     if hasattr(value, "__dlpack__"):
         try:
             return np.from_dlpack(value)

@@ -202,7 +202,7 @@ Tensor TensorOf(py::handle value, const std::string& what, Passing passing) {
     return Tensor::Scalar<int64_t>(number);
   }
   if (PyFloat_CheckExact(value.ptr())) return Tensor::Scalar<double>(PyFloat_AsDouble(value.ptr()));
-  const py::object array = ValuesModule().attr("as_array")(value);
+  const py::object array = ValuesModule().attr("as_array")(value, what);
   if (array.is_none()) {
     throw py::type_error(absl::StrCat(
         what, " is a ", TypeName(value),

@@ -5,7 +5,7 @@
     ids = dt.Embedding("ids", dim=8, optimizer=divvy.RowwiseAdagrad(0.05))
     model = dt.Module("net", Net(), optimizer=divvy.Adam(1e-3))
 
-    @dt.step                                  # a divvy.step whose arrays arrive as tensors
+    @divvy.step                               # in a file that imports divvy.torch: on tensors
     def train(batch):
         logits = model(batch["x"], ids(batch["ids"]))
         loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, batch["y"])
@@ -23,9 +23,10 @@ except ImportError as _error:
                       "torch") from _error
 del _torch
 
+from divvy.torch._device import device
 from divvy.torch._embedding import Embedding
 from divvy.torch._module import Module
 from divvy.torch._steps import step
 from divvy.torch._tensors import tensor, tensors
 
-__all__ = ["Embedding", "Module", "step", "tensor", "tensors"]
+__all__ = ["Embedding", "Module", "device", "step", "tensor", "tensors"]

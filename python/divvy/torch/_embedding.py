@@ -5,7 +5,7 @@ import torch
 from divvy import _divvy
 from divvy._variables import Table, _Scalable
 from divvy.torch._steps import join
-from divvy.torch._tensors import float_array, tensor
+from divvy.torch._tensors import float_array, tensors
 
 
 class Embedding(_Scalable):
@@ -37,16 +37,20 @@ class Embedding(_Scalable):
         return self.table.dim
 
     def __call__(self, ids):
-        """The rows of these ids: a float32 tensor ids.shape + (dim,), on the CPU.
+        """The rows of these ids: a float32 tensor ids.shape + (dim,), on the device of the ids.
 
         ids: a tensor or an array of int64 or int32, of any shape; repeats are sent once. Blocks for
         one message to each parameter server. In a step the result is a leaf that wants a gradient,
         so an operation in place needs a .clone() first. In main it wants none.
         """
         step = join(self)
+        device = None
         if isinstance(ids, torch.Tensor):
+            device = ids.device
             ids = ids.detach().cpu().numpy()
-        rows = tensor(self.table.lookup(ids))
+        rows = tensors(self.table.lookup(ids), "the rows of %r" % self)
+        if device is not None:
+            rows = rows.to(device)
         if step is not None and self._is_trainable and torch.is_grad_enabled():
             rows.requires_grad_()
             # A copy, since the caller may change its ids before the step ends.
@@ -94,7 +98,7 @@ class Embedding(_Scalable):
         if not given:
             return
         ids, places = np.unique(np.concatenate([one for one, _ in given]), return_inverse=True)
-        gradients = torch.cat([gradient.reshape(-1, self.dim) for _, gradient in given])
+        gradients = torch.cat([gradient.reshape(-1, self.dim).cpu() for _, gradient in given])
         rows = torch.zeros(len(ids), self.dim)
         rows.grad = torch.zeros(len(ids), self.dim).index_add_(
             0, torch.from_numpy(places.reshape(-1)), gradients)

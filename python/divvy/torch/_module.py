@@ -4,8 +4,8 @@ import torch
 import divvy
 from divvy import _divvy
 from divvy._variables import Variable, _Scalable
-from divvy.torch._steps import LOCK, join
-from divvy.torch._tensors import float_array, own_array, tensor, tensors
+from divvy.torch._steps import LOCK, check_in_program, join
+from divvy.torch._tensors import Lent, float_array, over, own_array, tensors
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 # What a variable without an optimizer can be.
@@ -61,7 +61,7 @@ class _Leaf:
     def load(self, array):
         """Takes the value of the variable."""
         self.parameter.grad = None
-        self.parameter.copy_(tensor(array))
+        self.parameter.copy_(over(array))
         self._version = self.parameter._version
 
     def check_unchanged(self):
@@ -113,7 +113,7 @@ class _Buffer:
 
     def load(self, array):
         """Takes the value of the variable."""
-        self._pulled = tensor(array)
+        self._pulled = over(array)
         self.owner._buffers[self.key].copy_(self._pulled)
 
     def stage(self):
@@ -214,16 +214,21 @@ class Module(_Scalable):
 
     def __call__(self, *args, **kwargs):
         """The module's forward; arrays among the arguments become tensors."""
-        args, kwargs = tensors(args), tensors(kwargs)
+        check_in_program(repr(self))
+        what = "the argument of dt.Module %r" % self.name
         if join(self) is not None:
-            return self._module(*args, **kwargs)
+            return self._module(*tensors(args, what), **tensors(kwargs, what))
+        lent = Lent()
+        args, kwargs = tensors(args, what, lent), tensors(kwargs, what, lent)
         with LOCK, torch.no_grad():
             self._load()
             self._set_modes(evaluates=True)
             try:
-                return self._module(*args, **kwargs)
+                result = self._module(*args, **kwargs)
             finally:
                 self._set_modes(evaluates=False)
+        lent.stage()
+        return result
 
     @property
     def module(self):
@@ -254,6 +259,7 @@ class Module(_Scalable):
 
     def state_dict(self):
         """Copies of all parameters and buffers, as torch.save takes them. In steps and in main."""
+        check_in_program(repr(self))
         with LOCK:
             if join(self) is None:
                 self._load()
@@ -265,6 +271,7 @@ class Module(_Scalable):
         step."""
         if _divvy.in_step():
             raise RuntimeError("dt.Module %r: load_state_dict belongs into main" % self.name)
+        check_in_program(repr(self))
         with LOCK:
             self._load()  # what is wrong outside of main, and what `state` leaves out
             self._module.load_state_dict(state)

@@ -1,12 +1,11 @@
 """What a step that uses PyTorch does at its beginning and its end."""
-import functools
 import threading
 
 import torch
 
 import divvy
-from divvy import _steps
-from divvy.torch._tensors import tensors
+from divvy import _divvy, _steps
+from divvy.torch._tensors import Lent, tensors
 
 # Held by the step that uses a Module or an Embedding, from its first use to the step's end: the
 # workers of one process share the module's storage. main holds it for a call.
@@ -14,27 +13,24 @@ LOCK = threading.RLock()
 
 
 def step(function=None, *, read_only=False):
-    """As divvy.step, and the arrays among the arguments arrive as tensors over the same memory.
+    """divvy.step with arrays="torch": arrays arrive as tensors, whatever the file imports.
 
         @dt.step
         def train(batch): ...
-
-    A read-only step runs under torch.no_grad().
     """
-    if function is None:
-        return functools.partial(step, read_only=read_only)
-    made = divvy.step(function, read_only=read_only)
-    made._wrapper = _call_without_graph if read_only else _call
-    return made
+    return divvy.step(function, read_only=read_only, arrays="torch")
 
 
-def _call(function, positional, named):
-    return function(*tensors(positional), **tensors(named))
-
-
-def _call_without_graph(function, positional, named):
+def _call(a_step, values):
+    values = [tensors(value, "argument '%s'" % name)
+              for name, value in zip(a_step._names(), values)]
+    if not a_step.read_only:
+        return a_step._invoke(values)
     with torch.no_grad():
-        return _call(function, positional, named)
+        return a_step._invoke(values)
+
+
+_steps.call_with_tensors_by(_call)
 
 
 class TorchStep:
@@ -66,6 +62,16 @@ class TorchStep:
         for member in self._members:
             member._end()
         LOCK.release()
+
+
+def check_in_program(what):
+    """RuntimeError: this thread is not that of main, nor that of a step. To be called before LOCK
+    is taken: the step that waits for this thread may hold it."""
+    if not _divvy.in_program() and not _divvy.in_step():
+        raise RuntimeError(
+            "%s is used on a thread that runs neither main nor a step: use it on the thread of the "
+            "step, and give tensors to other threads. Or compute there with the torch module, "
+            "after the step has used it" % what)
 
 
 def join(member):
