@@ -1941,7 +1941,7 @@ TEST_F(TableTest, TheBytesOfACheckpointAreThoseOfTheRowsThatThereAre) {
   ASSERT_TRUE(marked->one().ok()) << marked->one().status();
   EXPECT_EQ(marked->one()->written_bytes, 0);
   EXPECT_EQ(marked->one()->total_bytes, 400 * kRowBytes);
-  const auto later = ps_->SendCommit(2, {Gradients({1, 2, 3})});
+  const auto later = ps_->SendCommit(2, {Gradients(InOrder({1, 2, 3}))});
   const auto written = ps_->Done(SendSnapshot(kFirst, true));
   ASSERT_TRUE(written->one().ok()) << written->one().status();
   EXPECT_EQ(written->one()->written_bytes, 400 * kRowBytes);
