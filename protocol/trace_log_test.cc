@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-TracedStep Run(uint64_t id, absl::Duration ended, absl::Duration total) {
+TracedStep RunOf(uint64_t id, absl::Duration ended, absl::Duration total) {
   TracedStep run;
   run.total = total;
   run.step = EntryId(id);
@@ -57,8 +57,8 @@ TEST(TraceLogTest, EachStepIsSampledIfNoGapIsWanted) {
 
 TEST(TraceLogTest, ASampledStepIsAmongTheLastAndAnotherIfItIsSlow) {
   TraceLog log;
-  log.Add(Run(1, absl::Seconds(1), absl::Milliseconds(5)), absl::ZeroDuration());
-  log.Add(Run(2, absl::Seconds(2), absl::Milliseconds(9)), absl::Nanoseconds(1));
+  log.Add(RunOf(1, absl::Seconds(1), absl::Milliseconds(5)), absl::ZeroDuration());
+  log.Add(RunOf(2, absl::Seconds(2), absl::Milliseconds(9)), absl::Nanoseconds(1));
   EXPECT_THAT(Ids(log.Last()), ElementsAre(1));
   EXPECT_THAT(Ids(log.Slowest(absl::Seconds(2))), ElementsAre(2, 1));
 }
@@ -69,11 +69,11 @@ TEST(TraceLogTest, StepsOfALostWorkerAreAmongTheLastOnly) {
   TraceLog log;
   ASSERT_EQ(log.AskFor(absl::Seconds(1)), absl::ZeroDuration());
   for (uint64_t id = 1; id <= 40; ++id) {
-    TracedStep lost = Run(id, absl::Seconds(1), absl::Seconds(5));
+    TracedStep lost = RunOf(id, absl::Seconds(1), absl::Seconds(5));
     lost.outcome = std::nullopt;
     log.Add(lost, absl::Seconds(100));
   }
-  log.Add(Run(99, absl::Seconds(1), absl::Milliseconds(30)), absl::Nanoseconds(1));
+  log.Add(RunOf(99, absl::Seconds(1), absl::Milliseconds(30)), absl::Nanoseconds(1));
   EXPECT_EQ(log.Last().size(), 40u);
   EXPECT_THAT(Ids(log.Slowest(absl::Seconds(1))), ElementsAre(99));
   EXPECT_EQ(log.AskFor(absl::Seconds(1)), absl::Nanoseconds(1));
@@ -86,10 +86,10 @@ TEST(TraceLogTest, WhatIsAskedOfOthersRisesWithTheSlowest) {
   ASSERT_EQ(log.AskFor(absl::Seconds(1)), absl::ZeroDuration());
   EXPECT_EQ(log.AskFor(absl::Seconds(1)), absl::Nanoseconds(1));
   for (int i = 1; i <= 32; ++i)
-    log.Add(Run(static_cast<uint64_t>(i), absl::Seconds(1), absl::Milliseconds(i)),
+    log.Add(RunOf(static_cast<uint64_t>(i), absl::Seconds(1), absl::Milliseconds(i)),
             absl::Nanoseconds(1));
   EXPECT_EQ(log.AskFor(absl::Seconds(1)), absl::Milliseconds(1));
-  log.Add(Run(99, absl::Seconds(1), absl::Seconds(1)), absl::Nanoseconds(1));
+  log.Add(RunOf(99, absl::Seconds(1), absl::Seconds(1)), absl::Nanoseconds(1));
   EXPECT_EQ(log.AskFor(absl::Seconds(1)), absl::Milliseconds(2));
   EXPECT_THAT(log.Last(), IsEmpty());
 }
