@@ -47,6 +47,40 @@ class FaultsTest(unittest.TestCase):
             self.assertRegex(page, r"\| %s \| [0-9.]+ s \| %g s \|" % (kind.alert, kind().allowed_s))
 
 
+    def test_a_fault_that_could_not_be_planted_can_be_removed(self):
+        for kind in faults.FAULTS:
+            if kind is not faults.LostCoordinator:
+                kind().remove(None)
+
+
+class ChecksTest(unittest.TestCase):
+    def test_only_skipped_checks_are_no_success(self):
+        checks = common.Checks()
+        checks.skip("a fault", "no strace")
+        self.assertEqual((checks.exit_code(), checks.verdict()), (77, "0 passed, 0 failed, 1 skipped"))
+        checks.record("another", True)
+        self.assertEqual(checks.exit_code(), 0)
+        checks.record("a third", False)
+        self.assertEqual((checks.exit_code(), checks.verdict()), (1, "1 passed, 1 failed, 1 skipped"))
+
+
+class Unready(prometheus.Prometheus):
+    """Answers nothing, since no process was started."""
+
+    def __init__(self, log, was_ready):
+        self.log, self._was_ready = log, was_ready
+        # Port 0 takes no connection.
+        self._url = "http://127.0.0.1:0"
+
+
+class AnswersTest(unittest.TestCase):
+    def test_no_answer_is_not_taken_for_no_alert(self):
+        with tempfile.NamedTemporaryFile("w") as log:
+            self.assertEqual(Unready(log.name, False).fired(), set())
+            with self.assertRaisesRegex(RuntimeError, "does not answer any more"):
+                Unready(log.name, True).fired()
+
+
 class TextTest(unittest.TestCase):
     def test_a_page_is_what_a_person_reads(self):
         self.assertEqual(browser.text_of("<title>t</title><style>p{}</style><p>a&amp;b</p>\n<td>1</td><td>2</td>"), "a&b 1 2")
@@ -66,13 +100,27 @@ class CommandTest(unittest.TestCase):
         self.assertEqual(code, 64)
         self.assertIn("no part rule; there are rules, ", said)
 
+    def test_a_wrong_name_is_refused_before_anything_runs(self):
+        code, said = self.run_it("faults:DivvyHotShrad")
+        self.assertEqual(code, 64)
+        self.assertIn("no fault DivvyHotShrad; there are DivvyStraggler, DivvyHotShard, ", said)
+        code, said = self.run_it("scrape:x")
+        self.assertEqual(code, 64)
+        self.assertIn('the part scrape takes no names: give it without ":x"', said)
+
+    def test_help_has_each_part(self):
+        code, said = self.run_it("--help")
+        self.assertEqual(code, 0)
+        for part in ("rules", "scrape", "faults", "browser", "slurm", "systemd", "compose"):
+            self.assertIn("\n  %s " % part, said)
+
     def test_a_part_without_its_programs_says_what_to_do(self):
         if os.path.exists("/bin/prometheus"):
             self.skipTest("prometheus is installed")
         code, said = self.run_it("faults")
         self.assertEqual(code, 77)
         self.assertIn("SKIP: faults: no prometheus: run tools/install_deps --operations", said)
-        self.assertIn("0 passed, 0 failed", said)
+        self.assertIn("0 passed, 0 failed, 1 skipped", said)
 
 
 if __name__ == "__main__":

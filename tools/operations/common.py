@@ -16,15 +16,29 @@ class Skipped(Exception):
 
 
 class Checks:
-    """Counts and prints what was checked."""
+    """Counts and prints what was checked, and what could not be."""
 
     def __init__(self):
-        self.passed = self.failed = 0
+        self.passed = self.failed = self.skipped = 0
 
     def record(self, name, good, said=""):
         self.passed, self.failed = self.passed + bool(good), self.failed + (not good)
         print("%s: %s" % ("passed" if good else "FAILED", name) + ("" if good else "\n" + said), flush=True)
         return good
+
+    def skip(self, name, why):
+        self.skipped += 1
+        print("SKIP: %s: %s" % (name, why), flush=True)
+
+    def verdict(self):
+        """`N passed, M failed`, and the count of what was skipped if there is any."""
+        return "%d passed, %d failed" % (self.passed, self.failed) + (", %d skipped" % self.skipped if self.skipped else "")
+
+    def exit_code(self):
+        """77: nothing could be checked."""
+        if self.failed:
+            return 1
+        return 0 if self.passed else 77
 
 
 def debian(path, name=None):

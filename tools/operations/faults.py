@@ -87,6 +87,7 @@ class Fault:
 class SlowWorker(Fault):
     name, alert = "a slow worker (SIGSTOP pulses)", "DivvyStraggler"
     reach_s = 600 / FASTER
+    _pulses = None
     workers = 3
     flags = ("--step_time=20ms", "--round=0s", "--steps_of_round=60")
 
@@ -103,8 +104,9 @@ class SlowWorker(Fault):
             self._over.wait(0.1)
 
     def remove(self, run):
-        self._over.set()
-        self._pulses.join()
+        if self._pulses is not None:
+            self._over.set()
+            self._pulses.join()
 
 
 class HotShard(Fault):
@@ -214,6 +216,8 @@ class HangingDisk(Fault):
     name, alert = "no checkpoint (fsync does not return)", "DivvyCheckpointOld"
     # One interval may have begun with a checkpoint.
     reach_s = 4 * CHECKPOINT_EVERY_S
+    # None: strace was not found, or was not started yet.
+    _strace = None
 
     def plant(self, run):
         pid = run.cluster.tasks()[("ps", 0)].pid
@@ -226,8 +230,9 @@ class HangingDisk(Fault):
             raise common.Skipped("strace cannot trace: " + common.tail(log))
 
     def remove(self, run):
-        # Without it the delayed call returns.
-        self._strace.end()
+        # Without strace the delayed call returns.
+        if self._strace is not None:
+            self._strace.end()
 
 
 class SlowInput(Fault):
@@ -264,7 +269,10 @@ def _try(fault, folder, bin_folder):
             time.sleep(fault.watched_s)
         finally:
             fault.remove(run)
-        others = (prometheus.fired() | before) - {fault.alert}
+        fired = prometheus.fired()
+        if seconds is not None and fault.alert not in fired:
+            raise RuntimeError("Prometheus does not know any more that %s has fired; it knows of %s" % (fault.alert, sorted(fired)))
+        others = (fired | before) - {fault.alert}
         return Result(fault, seconds, others, common.tail(cluster.log) if hasattr(cluster, "log") else "")
 
 
@@ -283,12 +291,19 @@ def _healthy(checks, bin_folder):
         # The tasks are gone, and their targets stay.
         time.sleep(10)
         fired = prometheus.fired()
+        # No alert is the answer of a Prometheus that has lost its samples, too.
+        if not prometheus.value("count_over_time(divvy_steps_total[10m])"):
+            raise RuntimeError("Prometheus does not know any more that the job has finished steps:\n" + common.tail(prometheus.log))
         checks.record("a healthy job fires no alert (%d steps)" % steps, not fired and code == 0 and steps > 100,
                       "fired %s, exit code %d, %d steps\n%s" % (sorted(fired), code, steps, common.tail(cluster.log)))
 
 
+# What may follow "faults:".
+NAMES = tuple(fault.alert for fault in FAULTS)
+
+
 def main(checks, only=None):
-    """`only`: the alerts whose faults are tried; None: all, and the healthy job."""
+    """`only`: those of NAMES whose faults are tried; None: all, and the healthy job."""
     common.debian("usr/bin/prometheus")
     bin_folder = common.binaries("//tools/operations:faulty_program", "//tools:divvyctl")
     rows = []
@@ -300,7 +315,7 @@ def main(checks, only=None):
             try:
                 result = _try(fault, folder, bin_folder)
             except common.Skipped as why:
-                print("skipped: %s: %s" % (fault.name, why), flush=True)
+                checks.skip(fault.name, why)
                 continue
             except (RuntimeError, OSError, subprocess.SubprocessError) as error:
                 checks.record(fault.name, False, str(error))
@@ -313,5 +328,8 @@ def main(checks, only=None):
                       result.seconds is not None and not result.others,
                       "other alerts: %s\n%s" % (sorted(result.others) or "none", result.end))
     if not only:
-        _healthy(checks, bin_folder)
+        try:
+            _healthy(checks, bin_folder)
+        except (RuntimeError, OSError, subprocess.SubprocessError) as error:
+            checks.record("a healthy job fires no alert", False, str(error))
     print("| fault | alert | fired after (s) | allowed (s) | other alerts |\n|---|---|---|---|---|\n" + "\n".join(rows), flush=True)

@@ -74,6 +74,7 @@ class Prometheus(common.Process):
             self.end()
             raise RuntimeError("Prometheus does not start:\n" + common.tail(self.log))
         self._url = "http://" + listens[1]
+        self._was_ready = False
 
     def set_targets(self, job, tasks):
         """With the labels of `divvyctl gen prometheus`. A task that has another port is the same instance."""
@@ -83,12 +84,17 @@ class Prometheus(common.Process):
             common.write(self._targets, json.dumps(entries))
 
     def ask(self, path, **query):
-        """The data of an answer, or None while Prometheus is not ready."""
+        """The data of an answer, or None until Prometheus is ready. RuntimeError: it does not answer any more.
+        Without this error a Prometheus that has died would be taken for one in which no alert fires."""
         try:
             with urllib.request.urlopen("%s/api/v1/%s?%s" % (self._url, path, urllib.parse.urlencode(query)), timeout=10) as answer:
-                return json.load(answer)["data"]
-        except OSError:
+                data = json.load(answer)["data"]
+        except OSError as error:
+            if self._was_ready:
+                raise RuntimeError("Prometheus does not answer any more: %s\n%s" % (error, common.tail(self.log))) from error
             return None
+        self._was_ready = True
+        return data
 
     def value(self, expression):
         """The samples of an instant query: their labels and values."""

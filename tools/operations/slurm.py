@@ -78,22 +78,30 @@ class Slurm:
         self._processes.append(common.Process(words, os.path.join(self.folder, name + ".log"), env=self.environment))
 
     def __enter__(self):
+        try:
+            self._start_all()
+        except BaseException:
+            # The `with` statement does not call __exit__ then.
+            self.__exit__()
+            raise
+        return self
+
+    def _start_all(self):
+        # All are looked up before the first is started.
+        munged = common.debian("usr/sbin/munged")
+        slurmctld, slurmd, slurmstepd = (common.debian("usr/sbin/%s-wlm" % name, name) for name in ("slurmctld", "slurmd", "slurmstepd"))
         key = os.path.join(self.folder, "munge.key")
         with open(key, "wb") as file:
             file.write(os.urandom(128))
         os.chmod(key, 0o400)
         at = self.folder + "/munge."
-        self._start("munged", common.debian("usr/sbin/munged"), "--foreground", "--force", "--key-file=" + key, "--socket=" + at + "socket",
+        self._start("munged", munged, "--foreground", "--force", "--key-file=" + key, "--socket=" + at + "socket",
                     "--pid-file=" + at + "pid", "--log-file=" + at + "text", "--seed-file=" + at + "seed")
         common.await_true(lambda: os.path.exists(at + "socket"), 10)
-        self._start("slurmctld", common.debian("usr/sbin/slurmctld-wlm", "slurmctld"), "-D", "-f", self._config)
-        self._start("slurmd", common.debian("usr/sbin/slurmd-wlm", "slurmd"), "-D", "-f", self._config, "-N", "localhost",
-                    "-d", common.debian("usr/sbin/slurmstepd-wlm", "slurmstepd"))
+        self._start("slurmctld", slurmctld, "-D", "-f", self._config)
+        self._start("slurmd", slurmd, "-D", "-f", self._config, "-N", "localhost", "-d", slurmstepd)
         if not common.await_true(lambda: "idle" in self.run("sinfo", "--noheader", "--format=%t", check=False), 60, 0.5):
-            said = "\n".join(common.tail(process.log, 8) for process in self._processes)
-            self.__exit__()
-            raise RuntimeError("the node is not idle:\n" + said)
-        return self
+            raise RuntimeError("the node is not idle:\n" + "\n".join(common.tail(process.log, 8) for process in self._processes))
 
     def __exit__(self, *_):
         for process in reversed(self._processes):
