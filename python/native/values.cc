@@ -67,6 +67,8 @@ Shape ShapeOf(const py::array& array, const std::string& what) {
 }
 
 Tensor Borrowed(const py::array& array, DType dtype, const Shape& shape) {
+  // A chief lends arrays, too, and no step of it would ever free them.
+  FreeReturnedArrays();
   PyObject* const held = array.inc_ref().ptr();
   absl::StatusOr<Tensor> tensor = Tensor::Borrow(dtype, shape, array.data(), Device(), [held] {
     MutexLock lock(Returned().mu);

@@ -9,7 +9,7 @@ import programs
 # Each step adds whole numbers to three variables, by assign_add, by a gradient and by a table's
 # gradient, and each record counts its visits. main repeats what an earlier run of it has done.
 COUNTER = """
-    import time
+    import os, time
 
     counts = [divvy.Variable("count/%d" % i, (3,), dtype="int64") for i in range(3)]
     descent = divvy.Variable("descent", (2,), optimizer=divvy.Sgd(1.0))
@@ -45,14 +45,14 @@ COUNTER = """
         for number in range(200):
             c.schedule_once("chunks", number, chunk, number)
         c.join()
-        while c.epoch < 20:
+        while c.epoch < 20 or not (os.path.exists(os.environ["ENOUGH"]) or c.epoch >= 1000):
             c.run_epoch(visit, data.shuffle(60).batch(4))
-        steps = 200 + 20 * 15
+        steps = 200 + c.epoch * 15
         assert c.step == steps, c.step
         for one in counts:
             assert one.read().tolist() == [steps] * 3, one.read()
         assert descent.read().tolist() == [steps] * 2, descent.read()
-        assert visits.read().tolist() == [20] * 60, visits.read()
+        assert visits.read().tolist() == [c.epoch] * 60, visits.read()
         assert keys.stats()["rows"] == 400, keys.stats()
         assert (keys.lookup(np.arange(-200, 200)) == 1).all()
         print("exact")
@@ -61,22 +61,36 @@ COUNTER = """
 """
 
 
-def kills_of(text):
-    return len(re.findall("chaos: SIGKILL to (?!a random)", text))
+class Kills:
+    """Makes the file `enough` when a task of each role was killed."""
+
+    def __init__(self, roles, enough):
+        self.left = set(roles.replace("coordinator", "chief").split(","))
+        self.enough = enough
+
+    def see(self, line):
+        killed = re.search("chaos: SIGKILL to (worker|ps|chief)", line)
+        if killed:
+            self.left.discard(killed.group(1))
+            if not self.left:
+                self.enough.touch()
 
 
-@pytest.mark.parametrize("roles, every", [("worker", "400ms"), ("coordinator", "1500ms"),
-                                          ("worker,ps,coordinator", "1s")])
+@pytest.mark.parametrize("roles, every", [("worker", "400ms"), ("ps", "1s"),
+                                          ("coordinator", "1500ms"),
+                                          ("worker,ps,coordinator", "700ms")])
 def test_everything_counts_once_whoever_is_killed(tmp_path, roles, every):
+    kills = Kills(roles, tmp_path / "enough")
     done = programs.launch(
         programs.write(tmp_path, COUNTER), "--chaos=" + every, "--chaos_roles=" + roles,
-        "--max_restarts=1000", workers=3, program_flags=[
+        "--max_restarts=1000", workers=3, see=kills.see,
+        env={"ENOUGH": str(kills.enough)}, program_flags=[
             "--checkpoint_dir=%s" % (tmp_path / "checkpoints"),
             "--state_dir=%s" % (tmp_path / "state"), "--checkpoint_every=1s"])
     text = done.stdout + done.stderr
     assert done.returncode == 0, text[-6000:]
     assert "exact" in text
-    assert kills_of(text) >= 1, text[-6000:]
+    assert not kills.left, text[-6000:]
 
 
 SHARED = """
@@ -137,6 +151,10 @@ FAILS = """
             raise ValueError("bad on a worker")
         if how == "exit":
             sys.exit(5)
+        if how == "huge":
+            raise ValueError("begin" + "y" * 100_000 + "end")
+        if how.startswith("_exit"):
+            os._exit(int(how[5:]))
         os.abort()
 
     def main(c):
@@ -153,15 +171,52 @@ def test_an_exception_on_a_worker_arrives_with_its_traceback(tmp_path):
     text = done.stdout + done.stderr
     assert done.returncode == 1, text[-3000:]
     assert re.search(r"step fails 0, worker \d: ValueError: bad on a worker", text), text[-3000:]
-    assert "in fails" in text
+    assert "in fails" in text and '\n  File "' in text
+    done = programs.launch(programs.write(tmp_path, FAILS % "huge"), ps=1, workers=1)
+    text = done.stdout + done.stderr
+    assert "beginyyy" in text and "yyyend" in text and "characters left out" in text
+    assert "in fails" in text and '\n  File "' in text and "\\x0a" not in text, text[-3000:]
     done = programs.launch(programs.write(tmp_path, FAILS % "exit"), ps=1, workers=1)
     text = done.stdout + done.stderr
     assert done.returncode == 1 and "sys.exit ends main, not a step" in text, text[-3000:]
 
 
-def test_a_step_that_kills_its_workers_is_given_up(tmp_path):
-    done = programs.launch(programs.write(tmp_path, FAILS % "abort"), "--max_restarts=100", ps=1,
+@pytest.mark.parametrize("how, code", [("abort", "was killed by SIGABRT"),
+                                       ("_exit0", "ended with exit code 134"),
+                                       ("_exit1", "ended with exit code 134")])
+def test_a_step_that_kills_its_workers_is_given_up(tmp_path, how, code):
+    done = programs.launch(programs.write(tmp_path, FAILS % how), "--max_restarts=100", ps=1,
                            workers=2, program_flags=["--max_step_attempts=3"])
     text = done.stdout + done.stderr
     assert done.returncode != 0
     assert "fails" in text and "attempts" in text, text[-3000:]
+    assert re.search(r"worker \d %s" % code, text), text[-3000:]
+    assert how == "abort" or "step fails called os._exit(%s)" % how[5:] in text
+
+
+LENDS = """
+    import resource
+
+    w = divvy.Variable("w", (512, 512))
+
+    def resident():
+        with open("/proc/self/statm") as pages:
+            return int(pages.read().split()[1]) * resource.getpagesize() >> 20
+
+    def main(c):
+        a = np.ones((512, 512), np.float32)
+        w.assign(a.T[:, ::-1])
+        before = resident()
+        for _ in range(150):
+            w.assign(a.T[:, ::-1])
+        print("grown by", resident() - before)
+
+    divvy.run(main)
+"""
+
+
+def test_the_memory_of_a_chief_stays_flat(tmp_path):
+    done = programs.launch(programs.write(tmp_path, LENDS), ps=1, workers=1)
+    text = done.stdout + done.stderr
+    assert done.returncode == 0, text[-3000:]
+    assert int(re.search(r"grown by (-?\d+)", text).group(1)) < 50, text[-3000:]

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 
 DIVVYCTL = os.environ.get("DIVVYCTL", "")
@@ -21,17 +22,30 @@ def run(path, *flags, env=None, timeout=60):
                           timeout=timeout, env={**os.environ, **(env or {})}, check=False)
 
 
-def launch(path, *flags, ps=2, workers=2, program_flags=(), timeout=120):
-    """The finished cluster of a program."""
+def launch(path, *flags, ps=2, workers=2, program_flags=(), timeout=120, env=None, see=None):
+    """The finished cluster of a program. see(line) is called for each line of the launcher's log,
+    as it comes; all are in stderr."""
     command = [DIVVYCTL, "launch", "--ps=%d" % ps, "--workers=%d" % workers, *flags, "--",
                sys.executable, path, *program_flags]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               start_new_session=True)
-    try:
-        out, err = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
+                               start_new_session=True, env={**os.environ, **(env or {})})
+    late = threading.Event()
+
+    def end():
+        late.set()
         os.killpg(process.pid, signal.SIGKILL)
-        out, err = process.communicate()
+
+    limit = threading.Timer(timeout, end)
+    limit.start()
+    lines = []
+    for line in process.stderr:  # the launcher writes nothing to standard output
+        lines.append(line)
+        if see is not None:
+            see(line)
+    out, err = process.stdout.read(), "".join(lines)
+    process.wait()
+    limit.cancel()
+    if late.is_set():
         raise AssertionError("not done after %d s:\n%s\n%s" % (timeout, out[-4000:], err[-4000:]))
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
