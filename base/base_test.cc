@@ -284,6 +284,18 @@ TEST(ProcessDeathTest, AProcessThatDoesNotComeToItsEndIsEnded) {
       ::testing::ExitedWithCode(7), "");
 }
 
+TEST(ProcessDeathTest, AnExitThatWasCancelledDoesNotHappenAndALaterOneDoes) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        ExitAfter(absl::Milliseconds(30), 7);
+        CancelExit();
+        ExitAfter(absl::Milliseconds(100), 8);
+        for (;;) pause();
+      },
+      ::testing::ExitedWithCode(8), "");
+}
+
 TEST(TerminalTest, WhatIsNoTerminalHasNoColorAndTheUsualWidth) {
   ::testing::internal::CaptureStderr();
   const Terminal terminal = StandardErrorTerminal();

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -18,6 +19,9 @@
 namespace divvy {
 
 namespace {
+
+// How often CancelExit was called.
+std::atomic<int> exits_cancelled{0};
 
 // For files of /proc and /sys, whose reported size is 0.
 std::optional<std::string> ReadSmallFile(const std::string& path) {
@@ -62,11 +66,13 @@ int64_t MostMemoryBytes() {
 void SurviveLargeFiles() { signal(SIGXFSZ, SIG_IGN); }
 
 void ExitAfter(absl::Duration delay, int exit_code) {
-  std::thread([delay, exit_code] {
+  std::thread([delay, exit_code, cancelled = exits_cancelled.load()] {
     absl::SleepFor(delay);
-    std::_Exit(exit_code);
+    if (exits_cancelled == cancelled) std::_Exit(exit_code);
   }).detach();
 }
+
+void CancelExit() { ++exits_cancelled; }
 
 int64_t PeakMemoryBytes() {
   rusage usage{};

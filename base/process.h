@@ -40,8 +40,11 @@ OpenFileLimit RaiseOpenFileLimit();
 void SurviveLargeFiles();
 
 // Ends the process with `exit_code`, without any cleanup, if it still runs after `delay`. For a
-// process that ends while a thread runs code that may never return. Never blocks; cannot be undone.
+// process that ends while a thread runs code that may never return. Never blocks.
 void ExitAfter(absl::Duration delay, int exit_code);
+// Undoes all earlier calls of ExitAfter whose delay is not over: the process has more to do. Never
+// blocks.
+void CancelExit();
 
 }  // namespace divvy
 

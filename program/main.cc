@@ -147,7 +147,7 @@ int RunEmbedded(const RegisteredProgram& program) {
                        coordinator.Snapshot().phase != CoordinatorSnapshot::Phase::kOver;
   if (!drained && ExitCodeOf(result) < exit_codes::kOfSignal)
     TellEvaluator(setup, ExitCodeOf(result));
-  return drained ? *signalled : EndWith(result);
+  return EndSoon(drained ? *signalled : EndWith(result));
 }
 
 // ---- a worker -----------------------------------------------------------------------------------

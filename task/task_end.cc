@@ -16,15 +16,11 @@ namespace divvy {
 // The time for a step function or a connection that still runs when the rest of the task has ended.
 constexpr absl::Duration kLastWords = absl::Seconds(3);
 
-namespace {
-
 int EndSoon(int exit_code) {
   Termination::LetSignalsKill();
   ExitAfter(kLastWords, exit_code);
   return exit_code;
 }
-
-}  // namespace
 
 int AwaitEnd(Termination& termination, absl::string_view task, const std::function<void()>& drain,
              absl::Duration drain_timeout) {

@@ -20,6 +20,11 @@ namespace divvy {
 int AwaitEnd(Termination& termination, absl::string_view task, const std::function<void()>& drain,
              absl::Duration drain_timeout);
 
+// For a task whose work is done: returns `exit_code`. From now on SIGTERM and SIGINT kill the
+// process, and it ends within 3 s even if a destructor waits for a step function that never
+// returns. Never blocks.
+int EndSoon(int exit_code);
+
 // Prints on standard error why a task cannot start, and returns the exit code: 78 (EX_CONFIG) for
 // the configuration (TF_CONFIG, flags, certificates, an address), otherwise the code of a job that
 // ended with `why` (ExitCodeOf in protocol/error.h).

@@ -2,7 +2,13 @@
 import os
 import traceback
 
-_MOST_CHARACTERS = 8192
+from divvy import _divvy
+
+# A status on the wire has 8 KiB, of which the coordinator needs some for the step's name and place.
+_TEXT_BYTES, _TRACE_BYTES = 2000, 5000
+_MOST_IN_AN_ENTRY = 1000  # characters of a frame, or of an exception's text, in a traceback
+# An exception of main goes to standard error only, and its text may have the traceback of a step.
+_MOST_BYTES_IN_MAIN = 16384
 
 
 class Error(Exception):
@@ -173,13 +179,26 @@ def _without_own_frames(trace):
     return trace
 
 
-def _shortened(text):
-    """At most _MOST_CHARACTERS of a text: its beginning and its end."""
-    if len(text) <= _MOST_CHARACTERS:
+def _fitting(characters, most_bytes):
+    """How many of the first characters need at most most_bytes on the wire."""
+    size = 0
+    for count, character in enumerate(characters):
+        # The wire writes each byte of a control character, a newline included, as \\x0a.
+        width = len(character.encode("utf-8", "replace"))
+        size += width if character.isprintable() else 4 * width
+        if size > most_bytes:
+            return count
+    return len(characters)
+
+
+def _shortened(text, most_bytes):
+    """A text that needs most_bytes on the wire, and some for the note: its beginning and end."""
+    if len(text) <= most_bytes and _fitting(text, most_bytes) == len(text):
         return text
-    head, tail = _MOST_CHARACTERS // 4, _MOST_CHARACTERS * 3 // 4
+    head = _fitting(text[:most_bytes], most_bytes // 4)
+    tail = _fitting(text[:-most_bytes - 1:-1], most_bytes * 3 // 4)
     return "%s\n... (%d characters left out) ...\n%s" % (
-        text[:head], len(text) - head - tail, text[-tail:])
+        text[:head], len(text) - head - tail, text[len(text) - tail:])
 
 
 def _text_of(error):
@@ -190,6 +209,8 @@ def _text_of(error):
         text = "(its text raised %s)" % type(second).__name__
     name = type(error).__qualname__
     if isinstance(error, SystemExit):
+        if _divvy.in_program():
+            return "main called sys.exit(%s)" % text
         return "%s(%s): sys.exit ends main, not a step" % (name, text)
     if isinstance(error, Error):
         return text
@@ -203,15 +224,23 @@ def _trace_of(error):
         lines = ["Raised at (most recent call last):\n"] + traceback.format_tb(frames)
     else:
         lines = traceback.format_exception(type(error), error, frames)
+        # The text of the exception, which _text_of gives, must not push the frames out.
+        lines = [one if len(one) <= _MOST_IN_AN_ENTRY else one[:_MOST_IN_AN_ENTRY] + " ...\n"
+                 for one in lines]
     return "".join(lines).rstrip()
 
 
 def describe(error):
     """(code, text) of an exception, the text with its traceback. C++ calls it."""
+    in_main = _divvy.in_program()
     code = next((code for kinds, code in _CODES if isinstance(error, kinds)), _UNKNOWN)
     try:
         trace = _trace_of(error)
     except Exception as second:  # pylint: disable=broad-except
         trace = "(no traceback: %s)" % type(second).__name__
-    text = "%s\n%s" % (_shortened(_text_of(error)), _shortened(trace))
+    if in_main and isinstance(error, SystemExit):
+        return code, _text_of(error)[:_TEXT_BYTES].encode("utf-8", "replace").decode("utf-8")
+    text = "%s\n%s" % (
+        _shortened(_text_of(error), _MOST_BYTES_IN_MAIN if in_main else _TEXT_BYTES),
+        _shortened(trace, _MOST_BYTES_IN_MAIN if in_main else _TRACE_BYTES))
     return code, text.encode("utf-8", "replace").decode("utf-8")

@@ -1,4 +1,5 @@
 """divvy.run: the entry of a program, in every process of its cluster."""
+import contextlib
 import inspect
 import json
 import multiprocessing
@@ -80,6 +81,31 @@ def gpu_of_this_worker(count):
     return gpus[int(task.get("index", 0)) % len(gpus)]
 
 
+# The exit code of a process that SIGABRT ended. Another start may help after such a code, so the
+# launcher restarts the worker, and the coordinator counts the attempt (--max_step_attempts).
+_ABORTED = 134
+
+
+@contextlib.contextmanager
+def _no_exit_in_steps():
+    """os._exit in a step of a worker ends it as os.abort does, whatever the code: a worker that
+    ends with 0 has done its part, and one that ends with 1 would end the job."""
+    exit_at_once, process = os._exit, os.getpid()
+
+    def exit_of_task(status):
+        if os.getpid() == process and _divvy.in_step():
+            os.write(2, ("divvy: step %s called os._exit(%r), which ends the worker. Raise an "
+                         "exception to end the job\n" % (_divvy.step_name(), status)).encode())
+            exit_at_once(_ABORTED)
+        exit_at_once(status)
+
+    os._exit = exit_of_task
+    try:
+        yield
+    finally:
+        os._exit = exit_at_once
+
+
 def _check_main(function, name):
     if not callable(function):
         raise TypeError("divvy.run: %s is a %s, wanted a function of the coordinator" %
@@ -134,8 +160,12 @@ def run(main, evaluate=None, *, argv=None, min_shard_bytes=None, placement="roun
     body = _Main(main)
     scorer = None if evaluate is None else _Main(evaluate)
     sys.stdout.flush()
-    code = _divvy.run(body, scorer, words or ["divvy"], min_shard_bytes, placement,
-                      "TF_CONFIG" not in os.environ)
+    is_task = "TF_CONFIG" in os.environ or any("task_type" in word for word in words)
+    with _no_exit_in_steps() if is_task else contextlib.nullcontext():
+        code = _divvy.run(body, scorer, words or ["divvy"], min_shard_bytes, placement,
+                          "TF_CONFIG" not in os.environ)
+    sys.stdout.flush()
+    sys.stderr.flush()
     raised = body.raised or (scorer and scorer.raised)
     if isinstance(raised, SystemExit):
         raise raised

@@ -2,17 +2,35 @@
 import atexit
 import contextlib
 import os
+import sys
+import threading
 
 from divvy import _coordinator, _divvy, _registry
 
-_active = []
+_active = {}  # the clusters that are not stopped, each with the thread that stops it
 
 
 @atexit.register
 def _stop_all():
     """Python is about to end, and no thread may call it afterwards."""
-    for started in _active:
-        started.stop()
+    try:
+        for started in list(_active):
+            _stop(started)
+    except KeyboardInterrupt:
+        print("divvy.testing: a step still runs; the process ends without it", file=sys.stderr,
+              flush=True)
+        os._exit(130)
+
+
+def _stop(started):
+    """Waits until no step runs, and looks for signals meanwhile."""
+    if _active[started] is None:
+        started.end()
+        _active[started] = threading.Thread(target=started.stop, daemon=True)
+        _active[started].start()
+    while _active[started].is_alive():
+        _active[started].join(0.1)
+    del _active[started]
 
 
 @contextlib.contextmanager
@@ -30,11 +48,13 @@ def cluster(ps=2, workers=1, *, seed=1, checkpoint_dir="", min_shard_bytes=None,
                                  placement)
     _registry.begin_test()
     try:
-        _active.append(started)
         handle = started.start()
+        _active[started] = None
         _registry.create_declared()
         yield _coordinator.Coordinator(handle)
     finally:
-        started.stop()
-        _active.remove(started)
-        _registry.end_test()
+        try:
+            if started in _active:
+                _stop(started)
+        finally:
+            _registry.end_test()

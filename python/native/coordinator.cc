@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "python/native/errors.h"
+#include "python/native/forks.h"
 #include "python/native/step_scope.h"
 #include "python/native/values.h"
 #include "strategy/metrics.h"
@@ -157,6 +158,7 @@ class Observer {
  private:
   bool Call(const Metrics& recent) {
     const py::gil_scoped_acquire gil;
+    const ForkGuard fork("an observer");
     if (raised_) return false;
     try {
       if (PyErr_CheckSignals() != 0) throw py::error_already_set();
@@ -164,6 +166,7 @@ class Observer {
       const py::object answer = function_(DictOf(recent));
       return answer.is_none() || py::bool_(answer).cast<bool>();
     } catch (py::error_already_set& error) {
+      fork.EndChild(error.what());
       raised_.emplace(std::move(error));
       return false;
     }

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "data/dataset.h"
 #include "data/text_keys.h"
+#include "python/native/call_python.h"
 #include "python/native/errors.h"
 #include "python/native/values.h"
 
@@ -19,20 +20,10 @@ namespace {
 
 using py::arg;
 
-// Calls fn() with the GIL, and makes a status of an exception.
+// As CallPython, for functions of the program that make data.
 template <typename Result, typename Fn>
 absl::StatusOr<Result> Guarded(Fn&& fn) {
-  const py::gil_scoped_acquire gil;
-  try {
-    FreeReturnedArrays();
-    return fn();
-  } catch (py::error_already_set& error) {
-    return StatusOf(error);
-  } catch (const py::builtin_exception& error) {
-    error.set_error();
-    py::error_already_set raised;
-    return StatusOf(raised);
-  }
+  return CallPython<Result>("a function of the program's data", std::forward<Fn>(fn));
 }
 
 py::object DatasetsModule() { return py::module_::import("divvy._datasets"); }
@@ -87,7 +78,9 @@ class RecordsRecipe : public DatasetRecipe {
 
 // ---- a generator function -----------------------------------------------------------------------
 
-// Begins the generator again to move back, and reads forward to a position.
+// Begins the generator again to move back, and reads forward to a position. An exception ends a
+// generator of Python: what would have followed is lost. So IgnoreErrors cannot skip such an
+// element, and the error stays until the generator begins again.
 class GeneratorIterator : public DatasetIterator {
  public:
   GeneratorIterator(std::string key, int worker, int num_workers)
@@ -95,21 +88,29 @@ class GeneratorIterator : public DatasetIterator {
   ~GeneratorIterator() override { Close(); }
 
   absl::StatusOr<std::optional<Nest>> Next() override {
-    return Guarded<std::optional<Nest>>([&]() -> std::optional<Nest> {
+    if (!broken_.ok()) return broken_;
+    bool advanced = false;
+    auto element = Guarded<std::optional<Nest>>([&]() -> std::optional<Nest> {
       const std::optional<py::object> item = NextItem();
+      advanced = true;
       if (!item) return std::nullopt;
       return NestOf(*item, absl::StrCat("element ", position_ - 1, " of ", key_));
     });
+    if (!advanced) Break(element.status());
+    return element;
   }
   absl::Status Seek(int64_t position) override {
     if (position < 0) return absl::InvalidArgumentError("a negative position");
     if (position < position_) Close();
-    return Guarded<bool>([&] {
-             while (position_ < position && NextItem()) {
-             }
-             return true;
-           })
-        .status();
+    if (position == position_) return absl::OkStatus();
+    if (!broken_.ok()) return broken_;
+    const absl::Status moved = Guarded<bool>([&] {
+                                 while (position_ < position && NextItem()) {
+                                 }
+                                 return true;
+                               }).status();
+    if (!moved.ok()) Break(moved);
+    return moved;
   }
   std::optional<int64_t> size() override {
     return ended_ ? std::optional(position_) : std::nullopt;
@@ -128,7 +129,15 @@ class GeneratorIterator : public DatasetIterator {
     ++position_;
     return py::object(item[0]);
   }
+  void Break(const absl::Status& raised) {
+    broken_ = absl::FailedPreconditionError(
+        absl::StrCat("the generator of ", key_, " raised after ", position_,
+                     " elements, which ended it, so ignore_errors cannot skip to the next: catch "
+                     "the exception in the generator, or use divvy.records. It was: ",
+                     raised.message()));
+  }
   void Close() {
+    broken_ = absl::OkStatus();
     position_ = 0;
     ended_ = false;
     if (!token_) return;
@@ -144,6 +153,7 @@ class GeneratorIterator : public DatasetIterator {
   std::optional<int64_t> token_;  // of the generator in divvy._datasets
   int64_t position_ = 0;
   bool ended_ = false;
+  absl::Status broken_;  // what each further element is, once the generator has raised
 };
 
 class GeneratorRecipe : public DatasetRecipe {

@@ -1,6 +1,8 @@
 #include "python/native/errors.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "protocol/error.h"
 
 namespace divvy::python {
@@ -26,15 +28,23 @@ bool Steers(const absl::Status& status) {
          status.code() == absl::StatusCode::kAborted;
 }
 
+// The message as the program wrote it. The wire escapes control characters, newlines included, so a
+// traceback arrives in one line. A message that has a newline did not come from the wire.
+std::string WithNewlines(absl::string_view message) {
+  if (absl::StrContains(message, '\n')) return std::string(message);
+  return absl::StrReplaceAll(message, {{"\\x0a", "\n"}});
+}
+
 py::object ErrorsModule() { return py::module_::import("divvy._errors"); }
 
 }  // namespace
 
 void Raise(const absl::Status& status) {
+  const std::string message = WithNewlines(status.message());
   const py::object error = ErrorsModule().attr("make")(
       absl::StatusCodeToString(status.code()),
-      py::reinterpret_steal<py::object>(PyUnicode_DecodeUTF8(
-          status.message().data(), static_cast<Py_ssize_t>(status.message().size()), "replace")),
+      py::reinterpret_steal<py::object>(
+          PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace")),
       CarriedStatus{status});
   PyErr_SetObject(py::type::handle_of(error).ptr(), error.ptr());
   throw py::error_already_set();

@@ -1,7 +1,5 @@
 #include "python/native/job.h"
 
-#include <pthread.h>
-
 #include "absl/strings/str_cat.h"
 #include "python/native/step_scope.h"
 
@@ -10,21 +8,15 @@ namespace {
 
 thread_local Coordinator* current_program = nullptr;
 
-// In the child, on the thread that forked.
-void AfterFork() {
-  current_program = nullptr;
-  StepScope::Forget();
-}
-
 }  // namespace
 
 ProgramScope::ProgramScope(Coordinator& coordinator) { current_program = &coordinator; }
 
-ProgramScope::~ProgramScope() { current_program = nullptr; }
+ProgramScope::~ProgramScope() { Forget(); }
+
+void ProgramScope::Forget() { current_program = nullptr; }
 
 bool InProgram() { return current_program != nullptr && StepScope::Current() == nullptr; }
-
-void LeaveJobInForks() { pthread_atfork(nullptr, nullptr, &AfterFork); }
 
 absl::StatusOr<Strategy*> StrategyHere(absl::string_view call) {
   if (StepScope* const step = StepScope::Current()) return &step->worker().strategy();

@@ -17,6 +17,9 @@ class ProgramScope {
   ~ProgramScope();
   ProgramScope(const ProgramScope&) = delete;
   ProgramScope& operator=(const ProgramScope&) = delete;
+
+  // This thread runs no program any more: it is that of a forked process.
+  static void Forget();
 };
 
 // The strategy through which this thread reaches variables: its step's, or the program's.
@@ -25,11 +28,6 @@ class ProgramScope {
 absl::StatusOr<Strategy*> StrategyHere(absl::string_view call);
 // Whether this thread runs the program.
 bool InProgram();
-
-// From now on a process that this one forks has no part in the job: its thread runs neither a step
-// nor the program. The connections and threads of Divvy do not survive a fork, so a call would
-// never return there.
-void LeaveJobInForks();
 
 }  // namespace divvy::python
 

@@ -4,7 +4,7 @@
 #include "python/native/coordinator.h"
 #include "python/native/datasets.h"
 #include "python/native/errors.h"
-#include "python/native/job.h"
+#include "python/native/forks.h"
 #include "python/native/load.h"
 #include "python/native/metrics.h"
 #include "python/native/options.h"

@@ -1,9 +1,8 @@
 #include "python/native/program.h"
 
 #include <pybind11/stl.h>
-#include <signal.h>
+#include <unistd.h>
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,9 +11,12 @@
 
 #include "absl/flags/reflection.h"
 #include "absl/strings/str_cat.h"
+#include "base/process.h"
 #include "program/main.h"
+#include "python/native/call_python.h"
 #include "python/native/coordinator.h"
 #include "python/native/errors.h"
+#include "python/native/forks.h"
 #include "python/native/job.h"
 #include "strategy/program.h"
 #include "train/evaluator.h"
@@ -33,14 +35,12 @@ absl::Status CallProgram(const py::object& fn, Coordinator& coordinator) {
   const py::gil_scoped_acquire gil;
   const ProgramScope scope(coordinator);
   const auto handle = std::make_shared<CoordinatorHandle>(coordinator);
-  absl::Status status;
-  try {
+  const absl::StatusOr<bool> ended = CallPython<bool>("main", [&] {
     fn(py::cast(handle));
-  } catch (py::error_already_set& error) {
-    status = StatusOf(error);
-  }
+    return true;
+  });
   handle->End();
-  return status;
+  return ended.status();
 }
 
 absl::Status Train(Coordinator& coordinator) { return CallProgram(running->train, coordinator); }
@@ -49,22 +49,6 @@ absl::Status Evaluate(Evaluator& evaluator) {
   return evaluator.Watch(
       [](Coordinator& restored) { return CallProgram(running->evaluate, restored); });
 }
-
-// Puts back the handlers of Python that the program's task has replaced.
-class KeptSignals {
- public:
-  KeptSignals() {
-    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE, SIGXFSZ})
-      sigaction(number, nullptr, &kept_[number]);
-  }
-  ~KeptSignals() {
-    for (const auto& [number, action] : kept_) sigaction(number, &action, nullptr);
-  }
-  KeptSignals(const KeptSignals&) = delete;
-
- private:
-  std::map<int, struct sigaction> kept_;
-};
 
 StrategyOptions OptionsOf(std::optional<int64_t> min_shard_bytes, const std::string& placement) {
   StrategyOptions options = runner::ParameterServerStrategy(min_shard_bytes);
@@ -100,7 +84,11 @@ int Run(py::object train, py::object evaluate, std::vector<std::string> args,
   for (std::string& word : args) argv.push_back(word.data());
   argv.push_back(nullptr);
   const KeptSignals signals;
-  return WithoutGil([&] { return Main(static_cast<int>(args.size()), argv.data()); });
+  const int exit_code =
+      WithoutGil([&] { return Main(static_cast<int>(args.size()), argv.data()); });
+  // No step runs any more, and the program may have more to do than to end.
+  CancelExit();
+  return exit_code;
 }
 
 // ---- clusters of tests --------------------------------------------------------------------------
@@ -117,7 +105,10 @@ class TestCluster {
     options_.checkpoint_dir = std::move(checkpoint_dir);
     options_.strategy = OptionsOf(min_shard_bytes, placement);
   }
-  ~TestCluster() { Stop(); }
+  ~TestCluster() {
+    End();
+    Stop();
+  }
 
   std::shared_ptr<CoordinatorHandle> Start() {
     if (InProgram())
@@ -127,14 +118,23 @@ class TestCluster {
     handle_ = std::make_shared<CoordinatorHandle>(*coordinator_);
     return handle_;
   }
+  // The program has ended. On the thread that called Start.
+  void End() {
+    if (handle_ == nullptr) return;
+    handle_->End();
+    handle_.reset();
+    scope_.reset();
+  }
+  // Blocks until no step runs. On any thread, after End.
   void Stop() {
     if (coordinator_ == nullptr) return;
-    handle_->End();
-    scope_.reset();
+    // The threads of the cluster do not exist in a forked process.
+    if (process_ != getpid()) return (void)coordinator_.release();
     WithoutGil([this] { coordinator_.reset(); });
   }
 
  private:
+  const pid_t process_ = getpid();
   EmbeddedOptions options_;
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<ProgramScope> scope_;
@@ -148,6 +148,7 @@ void DefineProgram(py::module_& module) {
   py::class_<TestCluster>(module, "TestCluster")
       .def(py::init<int, int, uint64_t, std::string, std::optional<int64_t>, std::string>())
       .def("start", &TestCluster::Start)
+      .def("end", &TestCluster::End)
       .def("stop", &TestCluster::Stop);
 }
 

@@ -26,6 +26,7 @@ class PendingGradients {
   absl::Status AddWhole(const std::string& variable, Tensor gradient);
   absl::Status AddRows(const std::string& variable, IndexedSlices gradient);
   bool empty() const { return pending_.empty(); }
+  bool Has(const std::string& variable) const { return pending_.count(variable) > 0; }
   // All of them, with the rows of a variable joined.
   absl::StatusOr<Gradients> Take() &&;
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "python/native/call_python.h"
 #include "python/native/errors.h"
 #include "python/native/step_scope.h"
 #include "python/native/values.h"
@@ -15,22 +16,14 @@ namespace {
 
 // Calls the Python function and returns what it returned. The GIL is held inside only.
 absl::StatusOr<Nest> CallFunction(const std::string& name, const Nest::List& args, bool in_loop) {
-  const py::gil_scoped_acquire gil;
-  try {
-    FreeReturnedArrays();
+  const std::string what = absl::StrCat("step \"", name, "\"");
+  return CallPython<Nest>(what, [&] {
     py::list values;
     for (const Nest& arg : args) values.append(ObjectOf(arg));
     const py::object result =
         py::module_::import("divvy._steps").attr("call")(name, values, in_loop);
-    if (result.is_none()) return Nest();
-    return NestOf(result, absl::StrCat("the result of step \"", name, "\""));
-  } catch (py::error_already_set& error) {
-    return StatusOf(error);
-  } catch (const py::builtin_exception& error) {
-    error.set_error();
-    py::error_already_set raised;
-    return StatusOf(raised);
-  }
+    return result.is_none() ? Nest() : NestOf(result, absl::StrCat("the result of ", what));
+  });
 }
 
 // The arguments, with the next element of each iterator in its place.

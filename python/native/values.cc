@@ -67,7 +67,8 @@ Shape ShapeOf(const py::array& array, const std::string& what) {
 }
 
 Tensor Borrowed(const py::array& array, DType dtype, const Shape& shape) {
-  FreeReturnedArrays();  // so that a program that borrows without steps keeps one array at most
+  // A chief lends arrays, too, and no step of it would ever free them.
+  FreeReturnedArrays();
   PyObject* const held = array.inc_ref().ptr();
   absl::StatusOr<Tensor> tensor = Tensor::Borrow(dtype, shape, array.data(), Device(), [held] {
     MutexLock lock(Returned().mu);

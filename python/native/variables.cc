@@ -169,10 +169,22 @@ py::list ReadAll(const std::vector<VariableSpec>& specs) {
 
 // ---- writes -------------------------------------------------------------------------------------
 
+// Gradients are staged when the function has returned, so a write after a gradient would come
+// before it. C++ refuses such a write, too.
+void CheckNoGradient(const VariableSpec& spec, const std::string& call) {
+  StepScope* const step = StepScope::Current();
+  if (step == nullptr || !step->gradients().Has(spec.name)) return;
+  Raise(absl::FailedPreconditionError(absl::StrCat(
+      call, " to variable ", Quoted(spec),
+      " after its gradient in the same step: write to it before apply_gradient, or in another "
+      "step")));
+}
+
 using WholeWrite = absl::Status (Variable::*)(const Tensor&) const;
 
 void Write(const VariableSpec& spec, const py::object& value, const char* call, WholeWrite write) {
   CheckNoTable(spec, call);
+  CheckNoGradient(spec, call);
   const Variable variable = Find(spec);
   const Tensor tensor = ValueFor(spec, value, call, spec.shape, Passing::kCopied);
   Check(WithoutGil([&] { return (variable.*write)(tensor); }));
@@ -212,6 +224,7 @@ IndexedSlices RowsFor(const VariableSpec& spec, const py::object& ids, const py:
 
 void Scatter(const VariableSpec& spec, const std::string& op, const py::object& ids,
              const py::object& rows) {
+  CheckNoGradient(spec, absl::StrCat("scatter(\"", op, "\")"));
   const Variable variable = Find(spec);
   const Variable::Scatter scatter = ScatterOf(op);
   const IndexedSlices slices = RowsFor(spec, ids, rows, "scatter", Passing::kCopied);

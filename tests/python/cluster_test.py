@@ -1,4 +1,5 @@
 """Python programs as clusters of processes whose tasks are killed: everything counts once."""
+import os
 import re
 
 import pytest
@@ -8,9 +9,8 @@ import programs
 # Each step adds whole numbers to three variables, by assign_add, by a gradient and by a table's
 # gradient, and each record counts its visits. main repeats what an earlier run of it has done.
 COUNTER = """
-    import os
+    import os, time
 
-    STOP = os.environ["STOP"]
     counts = [divvy.Variable("count/%d" % i, (3,), dtype="int64") for i in range(3)]
     descent = divvy.Variable("descent", (2,), optimizer=divvy.Sgd(1.0))
     keys = divvy.Table("keys", 1, optimizer=divvy.Sgd(1.0), initializer=divvy.Zeros())
@@ -38,21 +38,21 @@ COUNTER = """
     def visit(batch):
         count()
         visits.scatter("add", batch["i"], np.ones(len(batch["i"]), np.int64))
+        time.sleep(0.002)
 
     def main(c):
         c.restore_latest()
         for number in range(200):
             c.schedule_once("chunks", number, chunk, number)
         c.join()
-        while c.epoch < 5 or not os.path.exists(STOP):
+        while c.epoch < 20 or not (os.path.exists(os.environ["ENOUGH"]) or c.epoch >= 1000):
             c.run_epoch(visit, data.shuffle(60).batch(4))
-        passes = c.epoch
-        steps = 200 + passes * 15
+        steps = 200 + c.epoch * 15
         assert c.step == steps, c.step
         for one in counts:
             assert one.read().tolist() == [steps] * 3, one.read()
         assert descent.read().tolist() == [steps] * 2, descent.read()
-        assert visits.read().tolist() == [passes] * 60, visits.read()
+        assert visits.read().tolist() == [c.epoch] * 60, visits.read()
         assert keys.stats()["rows"] == 400, keys.stats()
         assert (keys.lookup(np.arange(-200, 200)) == 1).all()
         print("exact")
@@ -61,31 +61,36 @@ COUNTER = """
 """
 
 
-class StopAfterKills:
-    """Makes the file `stop` when so many tasks were killed."""
+class Kills:
+    """Makes the file `enough` when a task of each role was killed."""
 
-    def __init__(self, kills, stop):
-        self.left, self.stop = kills, stop
+    def __init__(self, roles, enough):
+        self.left = set(roles.replace("coordinator", "chief").split(","))
+        self.enough = enough
 
-    def __call__(self, line):
-        if re.search("chaos: SIGKILL to (?!a random)", line):
-            self.left -= 1
-            if self.left == 0:
-                self.stop.write_text("")
+    def see(self, line):
+        killed = re.search("chaos: SIGKILL to (worker|ps|chief)", line)
+        if killed:
+            self.left.discard(killed.group(1))
+            if not self.left:
+                self.enough.touch()
 
 
-@pytest.mark.parametrize("roles, every, kills", [
-    ("worker", "400ms", 5), ("coordinator", "1500ms", 3), ("worker,ps,coordinator", "1s", 5)])
-def test_everything_counts_once_whoever_is_killed(tmp_path, monkeypatch, roles, every, kills):
-    watch = StopAfterKills(kills, tmp_path / "stop")
-    monkeypatch.setenv("STOP", str(watch.stop))
-    code, text = programs.launch(
+@pytest.mark.parametrize("roles, every", [("worker", "400ms"), ("ps", "1s"),
+                                          ("coordinator", "1500ms"),
+                                          ("worker,ps,coordinator", "700ms")])
+def test_everything_counts_once_whoever_is_killed(tmp_path, roles, every):
+    kills = Kills(roles, tmp_path / "enough")
+    done = programs.launch(
         programs.write(tmp_path, COUNTER), "--chaos=" + every, "--chaos_roles=" + roles,
-        "--max_restarts=1000", workers=3, on_line=watch, program_flags=[
+        "--max_restarts=1000", workers=3, see=kills.see,
+        env={"ENOUGH": str(kills.enough)}, program_flags=[
             "--checkpoint_dir=%s" % (tmp_path / "checkpoints"),
             "--state_dir=%s" % (tmp_path / "state"), "--checkpoint_every=1s"])
-    assert code == 0, text[-6000:]
-    assert "exact" in text and watch.left <= 0
+    text = done.stdout + done.stderr
+    assert done.returncode == 0, text[-6000:]
+    assert "exact" in text
+    assert not kills.left, text[-6000:]
 
 
 SHARED = """
@@ -125,9 +130,10 @@ def test_a_worker_with_another_program_is_refused_and_the_differences_are_named(
         "role = json.loads(os.environ['TF_CONFIG'])['task']['type']\n"
         "name = 'worker.py' if role == 'worker' else 'chief.py'\n"
         "runpy.run_path(os.path.join(os.path.dirname(__file__), name), run_name='__main__')\n")
-    code, text = programs.launch(str(both), "--max_restarts=0", ps=1, workers=1,
-                                 program_flags=["--ps_timeout=1s"])
-    assert code != 0 and "trained" not in text
+    done = programs.launch(str(both), "--max_restarts=0", ps=1, workers=1,
+                           program_flags=["--ps_timeout=1s"])
+    text = done.stdout + done.stderr
+    assert done.returncode != 0 and "trained" not in text
     for words in (r"runs another program than the coordinator", "Start the same files on all tasks",
                   "it has no variable lacking", r"its variable shape is float32 \(3,\)",
                   r"coordinator's is float32 \(2,\)", r"variable optimizer is .*Adam.*Sgd",
@@ -145,6 +151,10 @@ FAILS = """
             raise ValueError("bad on a worker")
         if how == "exit":
             sys.exit(5)
+        if how == "huge":
+            raise ValueError("begin" + "y" * 100_000 + "end")
+        if how.startswith("_exit"):
+            os._exit(int(how[5:]))
         os.abort()
 
     def main(c):
@@ -157,16 +167,56 @@ FAILS = """
 
 
 def test_an_exception_on_a_worker_arrives_with_its_traceback(tmp_path):
-    code, text = programs.launch(programs.write(tmp_path, FAILS % "raise"), ps=1, workers=2)
-    assert code == 1, text[-3000:]
+    done = programs.launch(programs.write(tmp_path, FAILS % "raise"), ps=1, workers=2)
+    text = done.stdout + done.stderr
+    assert done.returncode == 1, text[-3000:]
     assert re.search(r"step fails 0, worker \d: ValueError: bad on a worker", text), text[-3000:]
-    assert "in fails" in text
-    code, text = programs.launch(programs.write(tmp_path, FAILS % "exit"), ps=1, workers=1)
-    assert code == 1 and "sys.exit ends main, not a step" in text, text[-3000:]
+    assert "in fails" in text and '\n  File "' in text
+    done = programs.launch(programs.write(tmp_path, FAILS % "huge"), ps=1, workers=1)
+    text = done.stdout + done.stderr
+    assert "beginyyy" in text and "yyyend" in text and "characters left out" in text
+    assert "in fails" in text and '\n  File "' in text and "\\x0a" not in text, text[-3000:]
+    done = programs.launch(programs.write(tmp_path, FAILS % "exit"), ps=1, workers=1)
+    text = done.stdout + done.stderr
+    assert done.returncode == 1 and "sys.exit ends main, not a step" in text, text[-3000:]
 
 
-def test_a_step_that_kills_its_workers_is_given_up(tmp_path):
-    code, text = programs.launch(programs.write(tmp_path, FAILS % "abort"), "--max_restarts=100",
-                                 ps=1, workers=2, program_flags=["--max_step_attempts=3"])
-    assert code != 0
+@pytest.mark.parametrize("how, code", [("abort", "was killed by SIGABRT"),
+                                       ("_exit0", "ended with exit code 134"),
+                                       ("_exit1", "ended with exit code 134")])
+def test_a_step_that_kills_its_workers_is_given_up(tmp_path, how, code):
+    done = programs.launch(programs.write(tmp_path, FAILS % how), "--max_restarts=100", ps=1,
+                           workers=2, program_flags=["--max_step_attempts=3"])
+    text = done.stdout + done.stderr
+    assert done.returncode != 0
     assert "fails" in text and "attempts" in text, text[-3000:]
+    assert re.search(r"worker \d %s" % code, text), text[-3000:]
+    assert how == "abort" or "step fails called os._exit(%s)" % how[5:] in text
+
+
+LENDS = """
+    import resource
+
+    w = divvy.Variable("w", (512, 512))
+
+    def resident():
+        with open("/proc/self/statm") as pages:
+            return int(pages.read().split()[1]) * resource.getpagesize() >> 20
+
+    def main(c):
+        a = np.ones((512, 512), np.float32)
+        w.assign(a.T[:, ::-1])
+        before = resident()
+        for _ in range(150):
+            w.assign(a.T[:, ::-1])
+        print("grown by", resident() - before)
+
+    divvy.run(main)
+"""
+
+
+def test_the_memory_of_a_chief_stays_flat(tmp_path):
+    done = programs.launch(programs.write(tmp_path, LENDS), ps=1, workers=1)
+    text = done.stdout + done.stderr
+    assert done.returncode == 0, text[-3000:]
+    assert int(re.search(r"grown by (-?\d+)", text).group(1)) < 50, text[-3000:]

@@ -297,6 +297,22 @@ def test_a_generator_function_runs_on_each_worker():
     assert [one["i"] for one in divvy.generator(count_up).skip(48)] == [48, 49]
 
 
+def count_and_break():
+    yield {"i": 0}
+    yield {"i": object()}  # an element that is bad leaves the generator as it is
+    yield {"i": 2}
+    raise ValueError("the generator broke")
+
+
+def test_a_generator_that_raised_is_no_end_of_the_data():
+    data = divvy.generator(count_and_break)
+    assert [one["i"] for one in data.ignore_errors(1).take(2)] == [0, 2]
+    with pytest.raises(RuntimeError, match="raised after 3 elements, which ended it.*broke"):
+        elements(data.ignore_errors(9))
+    with pytest.raises(ValueError, match="the generator broke"):
+        elements(data.skip(3))
+
+
 # ---- iterators ----
 
 @divvy.step

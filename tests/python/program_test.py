@@ -184,6 +184,138 @@ def test_a_signal_drains_the_job_as_in_cpp(tmp_path, number):
     assert out == "cancelled\ncode %d True\nPython's handler is back\n" % (128 + number)
 
 
+ONE_EXIT = """
+    import sys
+    divvy.run(lambda c: sys.exit(3))
+"""
+
+
+def test_sys_exit_in_main_is_no_error_of_a_step(tmp_path):
+    done = programs.run(programs.write(tmp_path, ONE_EXIT))
+    assert done.returncode == 3
+    assert "main called sys.exit(3)" in done.stderr
+    assert "not a step" not in done.stderr and "Traceback" not in done.stderr
+
+
+FORKS = """
+    import multiprocessing, os, signal
+
+    fork = multiprocessing.get_context("fork")
+
+    def waits(handled):
+        if handled:
+            signal.signal(signal.SIGTERM, lambda *_: os._exit(5))
+        started.release()
+        while True:
+            pass
+
+    def ended(handled):
+        process = fork.Process(target=waits, args=(handled,))
+        process.start()
+        if handled:
+            started.acquire()
+        process.terminate()
+        process.join(20)
+        return process.exitcode
+
+    started = fork.Semaphore(0)
+
+    @divvy.step
+    def terminates():
+        return [ended(False), ended(True)]
+
+    def main(c):
+        value = c.schedule(terminates)
+        c.join()
+        print(value.fetch(), ended(False))
+
+    divvy.run(main)
+"""
+
+
+def test_a_signal_to_a_forked_process_ends_it_and_not_the_job(tmp_path):
+    done = programs.run(programs.write(tmp_path, FORKS))
+    assert (done.returncode, done.stdout) == (0, "[-15, 5] -15\n"), done.stderr
+
+
+COMES_BACK = """
+    import os
+
+    def main(c):
+        child = os.fork()
+        if child == 0:
+            return
+        print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+    divvy.run(main)
+"""
+
+
+def test_a_child_that_comes_back_from_main_is_ended(tmp_path):
+    done = programs.run(programs.write(tmp_path, COMES_BACK))
+    assert (done.returncode, done.stdout) == (0, "child 70\n"), done.stderr
+    assert "was forked by main and returned from it" in done.stderr
+
+
+HANGS = """
+    import sys, threading, time
+
+    forever = threading.Event()
+
+    @divvy.step
+    def hangs():
+        print("hangs", flush=True)
+        forever.wait()
+
+    def main(c):
+        c.schedule(hangs)
+        c.join(timeout=0.5)
+
+    if IN_TEST:
+        with divvy.testing.cluster(ps=1) as c:
+            main(c)
+    divvy.run(main)
+"""
+
+
+def test_a_program_ends_although_a_step_hangs(tmp_path):
+    done = programs.run(programs.write(tmp_path, HANGS.replace("IN_TEST", "False")), timeout=30)
+    assert done.returncode != 0 and "DEADLINE_EXCEEDED" in done.stderr
+
+
+def test_ctrl_c_ends_a_test_whose_step_hangs(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, programs.write(tmp_path, HANGS.replace("IN_TEST", "True"))],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    programs.wait_for_line(process.stdout, "hangs")
+    for _ in range(60):  # one ends the wait of `with`, one that of Python's end
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(timeout=0.5)
+            break
+        except subprocess.TimeoutExpired:
+            continue
+    process.communicate()
+    assert process.returncode == 130
+
+
+CONTINUES = """
+    import threading
+
+    def main(c):
+        pass
+
+    divvy.run(main)
+    threading.Event().wait(3.5)  # longer than a task may take to end
+    print("after")
+"""
+
+
+def test_a_program_may_go_on_for_long_after_run(tmp_path):
+    done = programs.run(programs.write(tmp_path, CONTINUES))
+    assert (done.returncode, done.stdout) == (0, "after\n"), done.stderr
+
+
 SPAWNS = """
     import multiprocessing
 

@@ -22,25 +22,32 @@ def run(path, *flags, env=None, timeout=60):
                           timeout=timeout, env={**os.environ, **(env or {})}, check=False)
 
 
-def launch(path, *flags, ps=2, workers=2, program_flags=(), timeout=240, on_line=None):
-    """The finished cluster of a program: its exit code and its output.
-
-    on_line is called with each line of the output while the cluster runs.
-    """
+def launch(path, *flags, ps=2, workers=2, program_flags=(), timeout=120, env=None, see=None):
+    """The finished cluster of a program. see(line) is called for each line of the launcher's log,
+    as it comes; all are in stderr."""
     command = [DIVVYCTL, "launch", "--ps=%d" % ps, "--workers=%d" % workers, *flags, "--",
                sys.executable, path, *program_flags]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                               start_new_session=True)
-    too_late = threading.Timer(timeout, os.killpg, (process.pid, signal.SIGKILL))
-    too_late.start()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               start_new_session=True, env={**os.environ, **(env or {})})
+    late = threading.Event()
+
+    def end():
+        late.set()
+        os.killpg(process.pid, signal.SIGKILL)
+
+    limit = threading.Timer(timeout, end)
+    limit.start()
     lines = []
-    with process:
-        for line in process.stdout:
-            lines.append(line)
-            if on_line is not None:
-                on_line(line)
-    too_late.cancel()
-    return process.returncode, "".join(lines)
+    for line in process.stderr:  # the launcher writes nothing to standard output
+        lines.append(line)
+        if see is not None:
+            see(line)
+    out, err = process.stdout.read(), "".join(lines)
+    process.wait()
+    limit.cancel()
+    if late.is_set():
+        raise AssertionError("not done after %d s:\n%s\n%s" % (timeout, out[-4000:], err[-4000:]))
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 def wait_for_line(stream, words, limit=60):

@@ -229,7 +229,7 @@ def test_an_exception_arrives_once_with_its_place(c, kind, error, words):
         c.join()
     text = str(raised.value)
     assert "raises" in text and "worker 0" in text and "step" in text
-    assert "steps_test.py" in text or kind in ("huge", "surrogate")
+    assert "steps_test.py" in text or kind == "surrogate"
     assert len(text) < 20_000
     c.join()  # it is not raised again
     with pytest.raises(error):
@@ -362,6 +362,36 @@ def test_a_step_may_fork_and_the_child_has_no_part_in_the_job(c):
         except RuntimeError:
             os._exit(7)
     assert os.waitpid(child, 0)[1] >> 8 == 7
+
+
+@divvy.step
+def forks_and_comes_back(how):
+    total.assign_add(1)
+    child = os.fork()
+    if child == 0:
+        if how == "raises":
+            raise ValueError("bad in the child")
+        return 0
+    return os.waitpid(child, 0)[1]
+
+
+@pytest.mark.parametrize("how", ["returns", "raises"])
+def test_a_child_that_comes_back_from_a_step_is_ended_and_said(c, capfd, how):
+    before = int(total.read())
+    assert os.waitstatus_to_exitcode(run(c, forks_and_comes_back, how)) == 70
+    said = capfd.readouterr().err
+    assert "was forked by step" in said and "forks_and_comes_back" in said and "os._exit" in said
+    assert ("ValueError: bad in the child" in said) == (how == "raises")
+    assert int(total.read()) == before + 1
+
+
+def test_a_child_that_leaves_the_cluster_goes_on_alone():
+    child = None
+    with divvy.testing.cluster(ps=1):
+        child = os.fork()
+    if child == 0:
+        os._exit(9)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
 
 
 def test_a_step_is_pickled_by_its_name_and_a_coordinator_is_not(c):

@@ -148,6 +148,15 @@ def gradients(kind):
     elif kind == "nan taken":
         ones[1, 2] = np.nan
         w.apply_gradient(ones, allow_nonfinite=True)
+    elif kind == "before":
+        w.assign(np.full((4, 3), 5, np.float32))
+        w.apply_gradient(np.ones((4, 3), np.float32))
+    elif kind == "assign after":
+        w.apply_gradient(np.ones((4, 3), np.float32))
+        w.assign(np.full((4, 3), 5, np.float32))
+    elif kind == "scatter after":
+        w.apply_gradient([1], np.ones((1, 3), np.float32))
+        w.scatter("add", [1], np.ones((1, 3), np.float32))
     elif kind == "no optimizer":
         plain.apply_gradient(np.ones(3, np.float32))
 
@@ -156,6 +165,11 @@ def gradients(kind):
 def test_whole_gradients_are_added_up_and_copied(c, kind, change):
     run(c, gradients, kind)
     assert np.array_equal(w.read(), np.full((4, 3), 0.5 - change))
+
+
+def test_a_gradient_after_a_write_is_of_what_was_written(c):
+    run(c, gradients, "before")
+    assert np.array_equal(w.read(), np.full((4, 3), 4))
 
 
 def test_gradients_of_rows_are_added_up(c):
@@ -169,6 +183,8 @@ def test_gradients_of_rows_are_added_up(c):
     ("dtype", ValueError, "float64, and the variable is float32"),
     ("nan", ValueError, r'"w" has nan at element 5'),
     ("no optimizer", ValueError, '"plain" has no optimizer'),
+    ("assign after", RuntimeError, 'assign to variable "w" after its gradient in the same step'),
+    ("scatter after", RuntimeError, r'scatter\("add"\) to variable "w" after its gradient'),
 ])
 def test_a_bad_gradient_fails_the_step_and_changes_nothing(c, kind, error, words):
     with pytest.raises(error, match=words):

@@ -37,6 +37,14 @@ TEST(PsCommandTest, AParameterServerOfAPythonProgramIsTheStockBinaryWithItsFlags
               ElementsAre("/opt/ps_server", "--log_format=json"));
 }
 
+TEST(PsCommandTest, AFlagKeepsItsFormAndItsValue) {
+  EXPECT_THAT(
+      PsCommand({"python3", "train.py", "--tls_cert", "cert.pem", "-log_dir=/logs", "-tls_key",
+                 "key.pem", "--checkpoint_every", "--tls_ca", "--rate", "3", "--", "--log_dir=x"},
+                "ps_server"),
+      ElementsAre("ps_server", "--tls_cert", "cert.pem", "-log_dir=/logs", "-tls_key", "key.pem"));
+}
+
 TEST(PsCommandTest, AnyOtherProgramIsEveryTask) {
   for (const char* const name : {"./train", "python3-config", "/python3/train", "pythonic"}) {
     EXPECT_THAT(PsCommand({name, "--log_dir=/logs"}, "/opt/ps_server"),
@@ -79,8 +87,11 @@ TEST(RestartPolicyTest, AVictimOfChaosIsStartedAgainHoweverOftenItDied) {
   EXPECT_EQ(OfWorker(kKilled, 2, true).reaction, Reaction::kRestart);
 }
 
-TEST(RestartPolicyTest, ATaskThatWasToldToStopIsLetGo) {
-  EXPECT_EQ(OfWorker({0, 0}).reaction, Reaction::kLetGo);
+TEST(RestartPolicyTest, AWorkerThatEndsWell) {
+  EXPECT_EQ(OfWorker({0, 0}).reaction, Reaction::kAwait);
+}
+
+TEST(RestartPolicyTest, APsThatWasToldToStopIsLetGo) {
   EXPECT_EQ(RestartPolicy({Role::kPs, {0, 0}}).reaction, Reaction::kLetGo);
 }
 
@@ -205,6 +216,33 @@ TEST_F(SupervisorTest, WhatIsLongerAgoThanTheWindowIsForgotten) {
                 HasSubstr("starting it again"));
     Next();
   }
+}
+
+TEST_F(SupervisorTest, AWorkerThatEndsWellWhileTheJobGoesOnIsStartedAgain) {
+  SupervisorOptions options;
+  options.max_restarts = 1;
+  Begin(options);
+  EXPECT_THAT(Exit(kFirstWorker, {0, 0}), IsEmpty()) << "the job may be over";
+  EXPECT_EQ(supervisor_->deadline(), kStart + absl::Seconds(16));
+  EXPECT_THAT(Next(), ElementsAre("worker 0 ended with exit code 0 although the job goes on; "
+                                  "starting it again (1 of 1)",
+                                  "start 2"));
+  EXPECT_THAT(Exit(kFirstWorker, {0, 0}, absl::Seconds(20)), IsEmpty());
+  EXPECT_THAT(Next(), ElementsAre("worker 0 ended with exit code 0 although the job goes on; "
+                                  "draining chief, ps 0, worker 1",
+                                  "signal 0 15"));
+  for (const int task : {kChief, kPs, kSecondWorker}) Exit(task, {143, 0}, absl::Seconds(40));
+  EXPECT_TRUE(supervisor_->over());
+  EXPECT_EQ(supervisor_->exit_code(), 70);
+}
+
+TEST_F(SupervisorTest, AWorkerThatEndsWellShortlyBeforeTheChiefIsNotStartedAgain) {
+  Begin();
+  Exit(kFirstWorker, {0, 0});
+  EXPECT_THAT(Exit(kChief, {0, 0}, absl::Seconds(12)), IsEmpty());
+  for (const int task : {kPs, kSecondWorker}) Exit(task, {0, 0}, absl::Seconds(12));
+  EXPECT_TRUE(supervisor_->over());
+  EXPECT_EQ(supervisor_->exit_code(), 0);
 }
 
 TEST_F(SupervisorTest, AnEvaluatorThatCannotGoOnLeavesTheJobAlone) {

@@ -19,10 +19,12 @@ bool IsPython(absl::string_view name) {
          name.find_first_not_of("0123456789.") == absl::string_view::npos;
 }
 
-bool IsReadByPs(absl::string_view word) {
-  if (!absl::ConsumePrefix(&word, "--")) return false;
-  const OwnFlag* const flag = FindOwnFlag(word.substr(0, word.find('=')));
-  return flag != nullptr && (flag->users & kUsedByPs) != 0;
+// The flag of Divvy that a word begins, as Abseil reads it: "--name=value", "-name=value", or
+// --name and the value in the next word. Null: none.
+const OwnFlag* FlagIn(absl::string_view word) {
+  if (!absl::ConsumePrefix(&word, "-")) return nullptr;
+  absl::ConsumePrefix(&word, "-");
+  return FindOwnFlag(word.substr(0, word.find('=')));
 }
 
 }  // namespace
@@ -31,8 +33,15 @@ std::vector<std::string> PsCommand(const std::vector<std::string>& command,
                                    const std::string& ps_server) {
   if (ps_server.empty() || command.empty() || !IsPython(FileName(command[0]))) return command;
   std::vector<std::string> stock = {ps_server};
-  for (const std::string& word : command) {
-    if (IsReadByPs(word)) stock.push_back(word);
+  for (size_t i = 1; i < command.size() && command[i] != "--"; ++i) {
+    const OwnFlag* const flag = FlagIn(command[i]);
+    if (flag == nullptr) continue;
+    const bool read = (flag->users & kUsedByPs) != 0;
+    if (read) stock.push_back(command[i]);
+    const bool takes_next = !flag->is_switch && !absl::StrContains(command[i], '=');
+    if (!takes_next || i + 1 == command.size()) continue;
+    ++i;
+    if (read) stock.push_back(command[i]);
   }
   return stock;
 }

@@ -9,8 +9,9 @@ namespace divvy {
 
 // A parameter server needs nothing of a program, and starts faster without Python and the program's
 // data. So if `command` is a Python program, this is the stock binary `ps_server` with those flags
-// of the program that a parameter server reads. It is `command` itself for any other program, and
-// if `ps_server` is empty. Pure.
+// of the program that a parameter server reads, each in the form in which it was given. Flags that
+// the program gives itself, by divvy.run(argv=[...]), are unknown here. It is `command` itself for
+// any other program, and if `ps_server` is empty. Pure.
 std::vector<std::string> PsCommand(const std::vector<std::string>& command,
                                    const std::string& ps_server);
 

@@ -18,6 +18,7 @@ struct EndedTask {
 };
 
 enum class Reaction {
+  kAwait,    // the job may be complete: restart the task if the chief still runs after a while
   kLetGo,    // the task is finished; the others go on
   kRestart,  // restart the task
   kLinger,   // the job is complete: the others are about to end by themselves
@@ -32,6 +33,7 @@ struct Verdict {
 
 // The rules (exit codes: docs/operating/operations.md):
 //   - The chief's exit with 0 ends the job.
+//   - A worker's exit with 0 is its part of that end, or its program has ended the process.
 //   - A code below 128 is permanent: the task would end like this again.
 //   - After a code of 128 or more (a signal, a drain, unreachable peers) a task of any role is
 //     restarted. After max_restarts restarts within the window it is in a crash loop, which ends

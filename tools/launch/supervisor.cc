@@ -108,7 +108,8 @@ Supervisor::Actions Supervisor::OnTimer(absl::Duration now) {
   if (phase_ends_ <= now) EndPhase(now);
   if (next_strike_ <= now) Strike(now);
   for (Task& task : tasks_) {
-    if (task.restart_at <= now) Start(task, now);
+    if (task.restart_at > now) continue;
+    task.ended_well ? RestartAfterFarewell(task, now) : Start(task, now);
   }
   return Take();
 }
@@ -148,7 +149,9 @@ void Supervisor::React(Task& task, ExitStatus status, absl::Duration now) {
   const int restarts = static_cast<int>(task.restarts.size());
   const Verdict verdict =
       RestartPolicy({task.id.role, status, task.by_chaos, restarts, options_.max_restarts});
+  task.ended_well = verdict.reaction == Reaction::kAwait;
   switch (verdict.reaction) {
+    case Reaction::kAwait: task.restart_at = now + options_.farewell; return;
     case Reaction::kLetGo:
       if (!status.ok())
         Say(absl::StrCat(ToString(task.id), " ", status.ToString(),
@@ -200,6 +203,22 @@ void Supervisor::Restart(Task& task, ExitStatus status, absl::Duration now) {
       task.by_chaos ? ""
                     : absl::StrCat(" (", task.restarts.size(), " of ", options_.max_restarts, ")");
   Say(absl::StrCat(ToString(task.id), " ", status.ToString(), "; starting it again", count));
+}
+
+// A worker has ended with 0, and the chief still runs.
+void Supervisor::RestartAfterFarewell(Task& task, absl::Duration now) {
+  task.ended_well = false;
+  task.restart_at = absl::InfiniteDuration();
+  const std::string although = " although the job goes on";
+  if (static_cast<int>(task.restarts.size()) >= options_.max_restarts) {
+    const int index = static_cast<int>(&task - tasks_.data());
+    return GiveUp({index, {}, exit_codes::kInternal, although, now}, now);
+  }
+  task.restarts.push_back(now);
+  Say(absl::StrCat(ToString(task.id), " ", ExitStatus().ToString(), although,
+                   "; starting it again (", task.restarts.size(), " of ", options_.max_restarts,
+                   ")"));
+  Start(task, now);
 }
 
 void Supervisor::Linger(absl::Duration now) {

@@ -42,6 +42,10 @@ struct SupervisorOptions {
   // A chief that fails sends its exit code to all tasks, so another task may end with that code
   // first. For this time the chief may still end with the same code, and is then blamed.
   absl::Duration doubt = absl::Seconds(1);
+  // A worker ends with 0 when the job is complete. If the chief still runs after this time, the
+  // worker has ended for another reason, and is restarted. Longer than the 10 s for which a chief
+  // waits for tasks that it cannot reach.
+  absl::Duration farewell = absl::Seconds(15);
   // How long the other tasks may take to end by themselves after a chief that succeeded.
   absl::Duration linger = absl::Seconds(3);
   // From SIGTERM to SIGKILL. Longer than the tasks' own --drain_timeout of 25 s.
@@ -112,6 +116,7 @@ class Supervisor {
     std::deque<absl::Duration> restarts;                   // within the window
     bool by_chaos = false;
     Backoff backoff;
+    bool ended_well = false;  // a worker that waits for the chief's end, or for its restart
   };
 
   // A task with a permanent failure, while the chief still runs. The failure may be the chief's,
@@ -129,6 +134,7 @@ class Supervisor {
   void React(Task& task, ExitStatus status, absl::Duration now);
   void GiveUp(const Suspect& failed, absl::Duration now);
   void Restart(Task& task, ExitStatus status, absl::Duration now);
+  void RestartAfterFarewell(Task& task, absl::Duration now);
   void Linger(absl::Duration now);
   void Drain(int signal, absl::Duration now);
   void Kill();
