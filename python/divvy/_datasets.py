@@ -231,8 +231,8 @@ def idx(images, labels):
 def tensors(rows):
     """Element i is row i of every array of a nest. ValueError: other numbers of rows.
 
-    Arrays of a module-level call stay in each process, and are not copied if they are contiguous:
-    do not change them afterwards. main may call it with up to 1 MiB of arrays, which travel to the
+    Arrays of a module-level call stay in each process, which copies them when it first reads them;
+    all passes use that copy. main may call it with up to 1 MiB of arrays, which travel to the
     workers.
     """
     nest = _as_arrays(rows, "tensors")

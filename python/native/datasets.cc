@@ -288,33 +288,11 @@ void RegisterSources() {
   }
 }
 
-// The rows of a nest of dicts, lists and arrays, which are borrowed where they are contiguous.
-Nest RowsOf(py::handle nest, const std::string& path) {
-  if (py::isinstance<py::dict>(nest)) {
-    Nest::Dict rows;
-    for (const auto& [key, child] : py::reinterpret_borrow<py::dict>(nest)) {
-      if (!py::isinstance<py::str>(key))
-        throw py::type_error(
-            absl::StrCat(path, " is a dict with a key that is no text: wanted texts"));
-      const auto name = key.cast<std::string>();
-      rows.emplace(name, RowsOf(child, absl::StrCat(path, "['", name, "']")));
-    }
-    return Nest(std::move(rows));
-  }
-  if (py::isinstance<py::list>(nest)) {
-    Nest::List rows;
-    for (const py::handle child : nest)
-      rows.push_back(RowsOf(child, absl::StrCat(path, "[", rows.size(), "]")));
-    return Nest(std::move(rows));
-  }
-  return Nest(TensorOf(nest, path, Passing::kBorrowed));
-}
-
 void DefineSourcesOfData(py::class_<Dataset>& dataset) {
   dataset
       .def_static(
           "tensors",
-          [](const py::object& rows) { return Dataset::FromTensorSlices(RowsOf(rows, "tensors")); })
+          [](const py::object& rows) { return Dataset::FromTensorSlices(NestOf(rows, "tensors")); })
       .def_static(
           "csv",
           [](const std::string& files, const py::list& columns, const std::string& separator) {

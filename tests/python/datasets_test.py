@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import divvy
+from divvy import _datasets
 
 seen = divvy.Variable("seen", (100,), dtype="int64")
 lock = threading.Lock()
@@ -40,6 +41,12 @@ HUNDRED = divvy.tensors({"i": np.arange(100), "x": np.arange(200.0).reshape(100,
 
 
 # ---- tensors and the methods ----
+
+def test_arrays_are_copied_once_for_all_passes():
+    context = {"seed": 1, "worker_index": 0, "num_workers": 1}
+    first = _datasets.open(HUNDRED._recipe, context)
+    assert _datasets.open(HUNDRED._recipe, context) is first
+
 
 def test_tensors_give_rows_and_batches():
     first = elements(HUNDRED.take(1))[0]

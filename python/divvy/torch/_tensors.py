@@ -59,7 +59,7 @@ def tensor(array):
 
 
 def _lent(array, what, lent):
-    """over(array), remembered if it is over memory of others: in `lent`, or in this thread's step."""
+    """over(array), remembered in `lent`, or in this thread's step, if others read the memory."""
     made = over(array)
     if not isinstance(array, np.ndarray) or array.flags.writeable or not _shares(array, made):
         return made
