@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/descriptor.h"
+#include "base/log.h"
 
 namespace divvy {
 
@@ -37,6 +38,11 @@ absl::Status TellServiceManager(absl::string_view state) {
              reinterpret_cast<const sockaddr*>(&address), size) < 0)
     return absl::UnavailableError(absl::StrCat("NOTIFY_SOCKET=", path, ": ", strerror(errno)));
   return absl::OkStatus();
+}
+
+void TellServiceManagerOrWarn(absl::string_view state) {
+  const absl::Status told = TellServiceManager(state);
+  if (!told.ok()) DIVVY_LOG(WARNING) << "cannot tell the service manager: " << told.message();
 }
 
 }  // namespace divvy

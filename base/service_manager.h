@@ -16,6 +16,8 @@ namespace divvy {
 // errors, since the service manager notices a missing READY=1. Blocks for at most a second, if the
 // service manager does not read. Thread-safe, if no thread changes the environment.
 absl::Status TellServiceManager(absl::string_view state);
+// The same, except that it logs an error as a warning.
+void TellServiceManagerOrWarn(absl::string_view state);
 
 }  // namespace divvy
 

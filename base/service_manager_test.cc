@@ -1,11 +1,13 @@
 #include "base/service_manager.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "base/process.h"
+#include "base/testing/captured_log.h"
 #include "base/testing/notify_socket.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -16,11 +18,25 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(ServiceManagerTest, ASocketWithAPathGetsEachMessageWhole) {
-  NotifySocket manager(absl::StrCat(testing::TempDir(), "/notify-", ProcessId()));
-  EXPECT_TRUE(TellServiceManager("READY=1\nSTATUS=serves").ok());
-  EXPECT_TRUE(TellServiceManager("STOPPING=1").ok());
-  EXPECT_EQ(manager.Received(), "READY=1\nSTATUS=serves");
-  EXPECT_EQ(manager.Received(), "STOPPING=1");
+  // The path of a socket has at most 107 characters, and that of TempDir() may have more.
+  char folder[] = "/tmp/divvy-notify-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  {
+    NotifySocket manager(absl::StrCat(folder, "/socket"));
+    EXPECT_TRUE(TellServiceManager("READY=1\nSTATUS=serves").ok());
+    EXPECT_TRUE(TellServiceManager("STOPPING=1").ok());
+    EXPECT_EQ(manager.Received(), "READY=1\nSTATUS=serves");
+    EXPECT_EQ(manager.Received(), "STOPPING=1");
+  }
+  EXPECT_EQ(rmdir(folder), 0) << "the socket is removed with its object";
+}
+
+TEST(ServiceManagerTest, AMessageThatNobodyTakesIsNoErrorOfTheCaller) {
+  setenv("NOTIFY_SOCKET", "/nobody/listens/here", 1);
+  CapturedLog log;
+  TellServiceManagerOrWarn("READY=1");
+  EXPECT_THAT(log.text(), HasSubstr("/nobody/listens/here"));
+  unsetenv("NOTIFY_SOCKET");
 }
 
 TEST(ServiceManagerTest, ASocketWithAnAbstractNameDoesToo) {

@@ -123,8 +123,7 @@ void TellEvaluator(const EmbeddedSetup& setup, std::optional<int> exit_code) {
 
 // Tells the service manager that the process has started. Tasks with a server do so themselves.
 void TellStarted(const std::string& what) {
-  const absl::Status told = TellServiceManager(absl::StrCat("READY=1\nSTATUS=", what));
-  if (!told.ok()) DIVVY_LOG(WARNING) << "cannot tell the service manager: " << told.message();
+  TellServiceManagerOrWarn(absl::StrCat("READY=1\nSTATUS=", what));
 }
 
 int RunEmbedded(const RegisteredProgram& program) {

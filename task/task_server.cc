@@ -160,10 +160,8 @@ TaskServer::TaskServer(const TaskOptions& options, TaskFace face)
 // wakes.
 void TaskServer::TellServiceManager(bool serving) {
   if (is_told_serving_.exchange(serving) == serving) return;
-  const absl::Status told = divvy::TellServiceManager(
-      serving ? absl::StrCat("READY=1\nSTATUS=serves at ", address_)
-              : std::string("STOPPING=1\nSTATUS=finishes its work and ends"));
-  if (!told.ok()) DIVVY_LOG(WARNING) << "cannot tell the service manager: " << told.message();
+  TellServiceManagerOrWarn(serving ? absl::StrCat("READY=1\nSTATUS=serves at ", address_)
+                                   : std::string("STOPPING=1\nSTATUS=finishes its work and ends"));
 }
 
 absl::StatusOr<std::unique_ptr<TaskServer>> TaskServer::Start(const TaskOptions& options,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>
@@ -23,9 +24,15 @@ namespace divvy {
 class NotifySocket {
  public:
   // `name`: an absolute path, or '@' and an abstract name; by default one that only this process
-  // has.
+  // has. A path is removed with the object. The test fails if the name has more than 107
+  // characters; ::testing::TempDir() alone may be longer.
   explicit NotifySocket(const std::string& name = absl::StrCat("@divvy-notify-", ProcessId())) {
     sockaddr_un address = {};
+    if (name.empty() || name.size() >= sizeof(address.sun_path)) {
+      ADD_FAILURE() << name << " has " << name.size() << " characters; wanted 1 to "
+                    << sizeof(address.sun_path) - 1;
+      return;
+    }
     address.sun_family = AF_UNIX;
     std::memcpy(address.sun_path, name.data(), name.size());
     if (name[0] == '@') address.sun_path[0] = '\0';
@@ -34,9 +41,13 @@ class NotifySocket {
                    static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size())),
               0)
         << strerror(errno);
+    if (name[0] != '@') path_ = name;
     setenv("NOTIFY_SOCKET", name.c_str(), 1);
   }
-  ~NotifySocket() { unsetenv("NOTIFY_SOCKET"); }
+  ~NotifySocket() {
+    unsetenv("NOTIFY_SOCKET");
+    if (!path_.empty()) unlink(path_.c_str());
+  }
   NotifySocket(const NotifySocket&) = delete;
 
   // The next message. Empty: there is none.
@@ -48,6 +59,8 @@ class NotifySocket {
 
  private:
   Descriptor socket_;
+  // Empty: there is no file.
+  std::string path_;
 };
 
 }  // namespace divvy

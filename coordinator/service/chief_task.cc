@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/random.h"
+#include "base/service_manager.h"
 #include "base/status_macros.h"
 #include "cluster/cluster_config_resolver.h"
 #include "coordinator/checkpoint/bundle_catalog.h"
@@ -249,8 +250,12 @@ void ChiefTask::RebalanceForOperator(ResultCallback<v1::RebalanceReply> done) {
 absl::Status ChiefTask::StartCore() {
   absl::StatusOr<BuiltCoordinator> built =
       BuildCoordinator(options_.setup, executor_, dialer_, *store_);
-  // The previous process may have died after it stored the end and before it told the evaluator.
-  if (ReasonOf(built.status()) == Reason::kJobOver) TellEvaluator(ExitCodeOf(built.status()));
+  if (ReasonOf(built.status()) == Reason::kJobOver) {
+    // The previous process may have died after it stored the end and before it told the evaluator.
+    TellEvaluator(ExitCodeOf(built.status()));
+    // systemd takes an exit with 0 before READY=1 for a failure, and would restart the process.
+    TellServiceManagerOrWarn("READY=1\nSTATUS=the job has ended");
+  }
   RETURN_IF_ERROR(built.status());
   parts_ = *std::move(built);
   core_.Set(std::move(parts_.core));

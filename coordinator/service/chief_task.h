@@ -55,7 +55,8 @@ class ChiefTask {
   //
   // InvalidArgument, FailedPrecondition: the options, the certificates, the address or the state
   // directory cannot be used (exit 78). Reason::kJobOver: the store says that the job has ended
-  // before. Other errors are those of CoordinatorCore::Start.
+  // before; the service manager is told READY=1, since the process has nothing to do and may exit
+  // with 0. Other errors are those of CoordinatorCore::Start.
   static absl::StatusOr<std::unique_ptr<ChiefTask>> Start(const ChiefTaskOptions& options);
   // Sends nothing more, and waits for running tasks.
   ~ChiefTask();

@@ -1,6 +1,15 @@
 #include "coordinator/service/chief_task.h"
 
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/completion.h"
+#include "base/executor.h"
+#include "base/testing/notify_socket.h"
 #include "coordinator/service/coordinator_status.h"
+#include "coordinator/store/sqlite_store.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -21,6 +30,36 @@ TEST(ChiefTaskTest, OptionsThatMakeNoSenseAreRefusedBeforeAnythingIsMade) {
     EXPECT_THAT(std::string(refused.message()),
                 AllOf(HasSubstr("--replicas_per_worker is "), HasSubstr("--num_ps")));
   }
+}
+
+// systemd takes an exit with 0 before READY=1 for a failure, and starts the process again.
+TEST(ChiefTaskTest, TheServiceManagerOfAJobThatHasEndedIsToldOfAStart) {
+  ChiefTaskOptions options;
+  options.state_dir = absl::StrCat(::testing::TempDir(), "/ended");
+  options.task.role = Role::kChief;
+  options.task.cluster.num_ps = 1;
+  {
+    ThreadPoolExecutor executor(1);
+    auto store = SqliteStore::Open(options.state_dir, executor);
+    ASSERT_TRUE(store.ok()) << store.status();
+    StoreChange change;
+    change.job.emplace();
+    change.job->job = JobId(7);
+    change.job->state = JobRow::State::kComplete;
+    change.job->epoch = Epoch(1);
+    Completion<absl::Status> put;
+    (*store)->Put(std::move(change), [&put](absl::Status status) { put.Set(status); });
+    const std::optional<absl::Status> done = put.Wait();
+    ASSERT_TRUE(done && done->ok()) << *done;
+    (*store)->Close();
+    executor.Stop();
+  }
+  NotifySocket manager;
+  const absl::Status over = ChiefTask::Start(options).status();
+  EXPECT_EQ(ReasonOf(over), Reason::kJobOver) << over;
+  EXPECT_EQ(ExitCodeOf(over), 0);
+  EXPECT_EQ(manager.Received(), "READY=1\nSTATUS=the job has ended");
+  EXPECT_EQ(manager.Received(), "") << "it never served, so it does not stop";
 }
 
 TEST(CoordinatorStatusTest, NamesTheJobAndTheEpoch) {
