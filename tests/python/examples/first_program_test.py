@@ -70,7 +70,8 @@ def make_folder(tmp_path):
 
 
 def test_a_torch_program_needs_no_decorator_of_its_own(folder):
-    done = subprocess.run([sys.executable, "train.py", "--gpus=none"], cwd=folder,
+    done = subprocess.run([sys.executable, "train.py", "--gpus=none",
+                           "--checkpoint_dir=checkpoints"], cwd=folder,
                           env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True,
                           text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr[-6000:]
