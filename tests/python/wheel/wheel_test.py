@@ -95,7 +95,7 @@ def test_divvyctl_is_there_in_both_ways(python, tmp_path):
     assert "--addr" in run(python, "-m", "divvy", "status", "--help", env=ENVIRONMENT, cwd=tmp_path)
     failed = subprocess.run([python, "-m", "divvy", "status"], capture_output=True, text=True,
                             env=ENVIRONMENT, check=False)
-    assert failed.returncode == 64 and "--addr" in failed.stderr
+    assert failed.returncode == 78 and "--addr" in failed.stderr
 
 
 def package_folder(python):
