@@ -101,7 +101,8 @@ class ReporterOfJobTest : public ::testing::Test {
     for (const std::string& name : names.value_or(std::vector<std::string>())) {
       if (!IsEventFileName(name)) continue;
       const std::string bytes = files_.ReadFile(absl::StrCat(directory, "/", name)).value();
-      for (Event& event : ReadEventFile(bytes).value().events) events.push_back(std::move(event));
+      auto file = ReadEventFile(bytes).value();
+      for (Event& event : file.events) events.push_back(std::move(event));
     }
     return events;
   }

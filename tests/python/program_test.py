@@ -296,7 +296,7 @@ def test_ctrl_c_ends_a_test_whose_step_hangs(tmp_path):
         except subprocess.TimeoutExpired:
             continue
     process.communicate()
-    assert process.returncode == 130
+    assert process.returncode in (130, -signal.SIGINT)  # at Python's end, or at once
 
 
 CONTINUES = """

@@ -38,11 +38,12 @@ TEST(PsCommandTest, AParameterServerOfAPythonProgramIsTheStockBinaryWithItsFlags
 }
 
 TEST(PsCommandTest, AFlagKeepsItsFormAndItsValue) {
-  EXPECT_THAT(
-      PsCommand({"python3", "train.py", "--tls_cert", "cert.pem", "-log_dir=/logs", "-tls_key",
-                 "key.pem", "--checkpoint_every", "--tls_ca", "--rate", "3", "--", "--log_dir=x"},
-                "ps_server"),
-      ElementsAre("ps_server", "--tls_cert", "cert.pem", "-log_dir=/logs", "-tls_key", "key.pem"));
+  EXPECT_THAT(PsCommand({"python3", "train.py", "--tls_cert", "cert.pem", "-log_format=json",
+                         "-tls_key", "key.pem", "--checkpoint_every", "--tls_ca", "--rate", "3",
+                         "--", "--log_format=text"},
+                        "ps_server"),
+              ElementsAre("ps_server", "--tls_cert", "cert.pem", "-log_format=json", "-tls_key",
+                          "key.pem"));
 }
 
 TEST(PsCommandTest, AnyOtherProgramIsEveryTask) {
