@@ -129,7 +129,7 @@ TEST_F(StepQueueTest, TheTimesOfAStepAreKeptWithWhatTheCoordinatorKnows) {
   steps_.OnReport(worker, std::move(report));
   Pump();
   ASSERT_EQ(traces.Last().size(), 1u);
-  const TracedStep& run = traces.Last()[0];
+  const TracedStep run = traces.Last()[0];
   EXPECT_EQ(run.function, "train");
   EXPECT_EQ(run.worker, 4);
   EXPECT_EQ(run.ordinal, 0);
