@@ -102,6 +102,8 @@ class EveryMember {
   static void IsFilledIn(const Initializer*) {}
   static void IsFilledIn(const VariableLayout*) {}
   static void IsFilledIn(const PullPart*) {}
+  // Its members are fields of the message that has it.
+  static void IsFilledIn(const ValueHistogram*) {}
   // Any status is accepted.
   static void IsFilledIn(const AnyStatus*) {}
 

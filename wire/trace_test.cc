@@ -7,7 +7,7 @@
 namespace divvy::wire {
 namespace {
 
-TracedStep Run(uint64_t id, absl::Duration ended) {
+TracedStep RunOf(uint64_t id, absl::Duration ended) {
   TracedStep run;
   run.step = EntryId(id);
   run.attempt = 2;
@@ -26,7 +26,7 @@ v1::GetTracesReply Told(const TraceLog& log) {
 
 TEST(TraceTest, AStepIsToldWithTheWallTimeOfItsEnd) {
   TraceLog log;
-  TracedStep run = Run(5, absl::Seconds(10));
+  TracedStep run = RunOf(5, absl::Seconds(10));
   run.ordinal = 130;
   StepTrace& parts = run.parts.emplace();
   parts.reported = absl::Milliseconds(40);
@@ -56,7 +56,7 @@ TEST(TraceTest, AStepIsToldWithTheWallTimeOfItsEnd) {
 
 TEST(TraceTest, WhatIsNotKnownIsAbsent) {
   TraceLog log;
-  TracedStep lost = Run(5, absl::Seconds(10));
+  TracedStep lost = RunOf(5, absl::Seconds(10));
   lost.outcome = std::nullopt;
   log.Add(lost, absl::ZeroDuration());
   const v1::TracedStep step = Told(log).last(0);
@@ -68,7 +68,7 @@ TEST(TraceTest, WhatIsNotKnownIsAbsent) {
 // The program chooses the names of functions, and a string of a message is UTF-8.
 TEST(TraceTest, ANameIsText) {
   TraceLog log;
-  TracedStep run = Run(5, absl::Seconds(10));
+  TracedStep run = RunOf(5, absl::Seconds(10));
   run.function = "odd \x1b[31m \xff name";
   log.Add(run, absl::ZeroDuration());
   EXPECT_EQ(Told(log).last(0).function(), "odd \\x1b[31m \\xff name");
