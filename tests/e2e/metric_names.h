@@ -73,7 +73,7 @@ inline constexpr ServedMetric kServedMetrics[] = {
     {"divvy_push_applied_total", "counter", "ps", MetricMoves::kUnderFaults, "each step"},
     {"divvy_push_pending", "gauge", "ps", MetricMoves::kElsewhere, "TaskPagesTest.MetricsTellTheStatus"},
     {"divvy_push_duplicate_total", "counter", "ps", MetricMoves::kUnderFaults, "answers to commits that are lost"},
-    {"divvy_push_rejected_total", "counter", "ps", MetricMoves::kUnderFaults, "a worker that sleeps through a rewind, or that is killed while it commits"},
+    {"divvy_push_rejected_total", "counter", "ps", MetricMoves::kElsewhere, "PsMetricsTest.RefusalsCountByReason"},
     {"divvy_stale_epoch_rejected_total", "counter", "ps", MetricMoves::kElsewhere, "PsMetricsTest.RefusalsCountByReason"},
     {"divvy_push_bytes_total", "counter", "ps", MetricMoves::kUnderFaults, "each step"},
     {"divvy_pull_bytes_total", "counter", "ps", MetricMoves::kUnderFaults, "each step"},
