@@ -34,10 +34,16 @@ class CallTimes {
           return a.commit != b.commit ? a.commit == kind : a.took < b.took;
         }));
   }
-  // In the order in which they were sent, with `since` counted from `origin`.
+  // In the order in which they were sent, with `since` counted from `origin`. Of a call that was
+  // sent before, the part behind `origin`.
   std::vector<Call> From(absl::Duration origin) const {
     std::vector<Call> calls = calls_;
-    for (Call& call : calls) call.since = std::max(call.since - origin, absl::ZeroDuration());
+    for (Call& call : calls) {
+      const absl::Duration early = std::max(origin - call.since, absl::ZeroDuration());
+      call.since += early - origin;
+      call.took = std::max(call.took - early, absl::ZeroDuration());
+      call.served = std::min(call.served, call.took);
+    }
     std::stable_sort(calls.begin(), calls.end(),
                      [](const Call& a, const Call& b) { return a.since < b.since; });
     return calls;

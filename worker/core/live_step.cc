@@ -531,8 +531,8 @@ StepTrace WorkerCore::TraceOf(LiveStep& step) const {
     calls.Add({/*commit=*/true, ps, commit.since, commit.took, commit.served,
                static_cast<uint32_t>(commit.backoff.tries())});
   }
-  trace.began = step.began - step.arrived;
-  trace.computed = step.computed - step.arrived;
+  trace.began = std::max(step.began - step.arrived, absl::ZeroDuration());
+  trace.computed = std::max(step.computed - step.arrived, trace.began);
   trace.reported = clock_.Elapsed() - step.arrived;
   trace.calls = calls.From(step.arrived);
   trace.left_out = calls.left_out();
