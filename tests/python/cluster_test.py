@@ -57,7 +57,7 @@ COUNTER = """
         assert visits.read().tolist() == [c.epoch] * 60, visits.read()
         assert keys.stats()["rows"] == 400, keys.stats()
         assert (keys.lookup(np.arange(-200, 200)) == 1).all()
-        print("exact")
+        print("exact", flush=True)  # a kill behind it must not take it
 
     divvy.run(main)
 """
