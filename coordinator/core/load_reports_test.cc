@@ -8,16 +8,11 @@
 
 #include "absl/time/time.h"
 #include "base/testing/sim_executor.h"
+#include "coordinator/core/testing/no_dialer.h"
 #include "gtest/gtest.h"
 
 namespace divvy {
 namespace {
-
-class NoDialer : public Dialer {
- public:
-  std::shared_ptr<ParameterClient> ParameterServer(const std::string&) override { return nullptr; }
-  std::shared_ptr<WorkerClient> Worker(const std::string&) override { return nullptr; }
-};
 
 // `parts`: the server of each part.
 VariableLayout VariableOn(uint32_t id, const std::string& name, std::vector<int32_t> parts) {

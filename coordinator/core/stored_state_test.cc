@@ -7,18 +7,12 @@
 #include <vector>
 
 #include "coordinator/core/testing/fake_step_host.h"
+#include "coordinator/core/testing/no_dialer.h"
 #include "coordinator/core/testing/parts_test.h"
 #include "gtest/gtest.h"
 
 namespace divvy {
 namespace {
-
-// Makes no connection.
-class NoDialer : public Dialer {
- public:
-  std::shared_ptr<ParameterClient> ParameterServer(const std::string&) override { return nullptr; }
-  std::shared_ptr<WorkerClient> Worker(const std::string&) override { return nullptr; }
-};
 
 VariableLayout Variable(uint32_t id, std::string name) {
   VariableLayout variable;

@@ -8,17 +8,12 @@
 #include "absl/strings/match.h"
 #include "absl/time/time.h"
 #include "base/testing/sim_executor.h"
+#include "coordinator/core/testing/no_dialer.h"
 #include "gtest/gtest.h"
 #include "variables/table_keys.h"
 
 namespace divvy {
 namespace {
-
-class NoDialer : public Dialer {
- public:
-  std::shared_ptr<ParameterClient> ParameterServer(const std::string&) override { return nullptr; }
-  std::shared_ptr<WorkerClient> Worker(const std::string&) override { return nullptr; }
-};
 
 ShardKey Part(uint32_t variable, uint16_t part) { return {VariableId(variable), 0, part}; }
 
