@@ -2901,8 +2901,10 @@ class ReplayTest : public CheckpointTest {
   // Schedules the steps together and lets all of them finish.
   void FinishedTogether(const std::vector<std::string>& functions) {
     for (const std::string& function : functions) Schedule(function);
-    for (size_t i = 0; i < functions.size(); ++i) workers_[0]->FinishNext();
-    world_.RunFor(absl::Milliseconds(20));
+    for (size_t i = 0; i < functions.size(); ++i) {
+      workers_[0]->FinishNext();
+      world_.RunFor(absl::Milliseconds(20));
+    }
   }
   std::vector<std::string> Dispatched() {
     std::vector<std::string> functions;

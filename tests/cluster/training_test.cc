@@ -419,6 +419,7 @@ TEST_F(TrainingTest, EventFilesTellOfTrainingAndOfWhatIsReported) {
   options.validation = kRecords(100);
   const auto values = trainer_->Fit(kRecords(5000), options);
   ASSERT_TRUE(values.ok()) << values.status();
+  ASSERT_TRUE(cluster_->coordinator().Finish(absl::OkStatus()).ok());
   cluster_->reporter()->Summarize(0);
   const std::vector<Event> train = EventsOf(tensorboard_dir_, "train"),
                            validation = EventsOf(tensorboard_dir_, "validation");

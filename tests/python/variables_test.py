@@ -155,7 +155,7 @@ def gradients(kind):
         w.apply_gradient(np.ones((4, 3), np.float32))
         w.assign(np.full((4, 3), 5, np.float32))
     elif kind == "scatter after":
-        w.apply_gradient([1], np.ones((1, 3), np.float32))
+        w.apply_row_gradients([1], np.ones((1, 3), np.float32))
         w.scatter("add", [1], np.ones((1, 3), np.float32))
     elif kind == "no optimizer":
         plain.apply_gradient(np.ones(3, np.float32))

@@ -396,7 +396,7 @@ TEST_F(WorkerCoreTest, TheWaitBehindOtherStepsIsPartOfTheTrace) {
   Run(absl::Minutes(2));
   ASSERT_EQ(Reports().size(), 2u);
   ASSERT_TRUE(Reports()[1].trace.has_value());
-  const StepTrace& trace = *Reports()[1].trace;
+  const StepTrace trace = *Reports()[1].trace;
   EXPECT_GE(trace.began, absl::Minutes(1));
   EXPECT_EQ(trace.committed, absl::ZeroDuration());
   EXPECT_TRUE(trace.calls.empty());
