@@ -1,5 +1,7 @@
 """Macros of the project."""
 
+load("//bazel:unity.bzl", "cc_library")
+
 def divvy_core_library(name, core_deps = [], deps = [], testonly = None, **kwargs):
     """A library of the cores, in two builds.
 
@@ -18,15 +20,17 @@ def divvy_core_library(name, core_deps = [], deps = [], testonly = None, **kwarg
       **kwargs: passed on to both cc_library (srcs, hdrs, visibility, ...).
     """
     copts = kwargs.pop("copts", [])
-    native.cc_library(
+    cc_library(
         name = name,
+        group = "unity_core",
         copts = copts,
         testonly = testonly,
         deps = core_deps + deps,
         **kwargs
     )
-    native.cc_library(
+    cc_library(
         name = name + "_breakable",
+        group = "unity_breakable",
         copts = copts + ["-DDIVVY_BREAKABLE"],
         testonly = True,
         deps = [_breakable(dep) for dep in core_deps] + deps,

@@ -24,8 +24,6 @@ Element Apply(const MapFn& fn, const Nest& element, absl::string_view what = "a 
   return mapped;
 }
 
-bool IsElement(const Element& element) { return element.ok() && element->has_value(); }
-
 // One call of the function. The iterator and the task that makes the call share it.
 class Call {
  public:

@@ -14,8 +14,6 @@
 namespace divvy::data_internal {
 namespace {
 
-bool IsElement(const Element& element) { return element.ok() && element->has_value(); }
-
 struct Shared {
   explicit Shared(Source source) : source(std::move(source)) {}
 

@@ -21,6 +21,8 @@ namespace divvy::data_internal {
 using Recipe = std::shared_ptr<const DatasetRecipe>;
 // nullopt: past the end.
 using Element = absl::StatusOr<std::optional<Nest>>;
+// False: an error, or the end.
+inline bool IsElement(const Element& element) { return element.ok() && element->has_value(); }
 
 // An iterator that computes each element from its position, so a seek only sets the position. An
 // error belongs to its position: Next returns it again until a Seek moves elsewhere.

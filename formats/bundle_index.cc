@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "base/status_macros.h"
+#include "formats/damage.h"
 #include "formats/little_endian.h"
 #include "formats/protobuf_fields.h"
 #include "formats/sorted_table.h"
@@ -46,11 +47,6 @@ constexpr TypeRow kTypes[] = {
     {23, "uint64", std::nullopt},        {24, "float8_e5m2", std::nullopt},
     {25, "float8_e4m3fn", std::nullopt},
 };
-
-absl::Status Damage(absl::string_view what) { return absl::DataLossError(what); }
-absl::Status DamageOf(absl::string_view name, absl::string_view what) {
-  return Damage(absl::StrCat("tensor \"", name, "\": ", what));
-}
 
 // ---- messages
 

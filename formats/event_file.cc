@@ -13,7 +13,7 @@
 namespace divvy {
 namespace {
 
-constexpr char kKind[] = "a tensorflow.Event";
+constexpr char kEventKind[] = "a tensorflow.Event";
 constexpr char kFileVersion[] = "brain.Event:2";
 constexpr uint64_t kSessionStart = 1;
 
@@ -29,8 +29,8 @@ struct EventTensor {
   bool Is(TensorType wanted) const { return type == static_cast<uint64_t>(wanted); }
 };
 
-absl::Status ReadDims(const ProtobufRecord& record, absl::string_view message,
-                      std::vector<int64_t>& dims) {
+absl::Status ReadTensorDims(const ProtobufRecord& record, absl::string_view message,
+                            std::vector<int64_t>& dims) {
   const auto read_size = [&](const ProtobufField& field) {
     if (field.Is(1, ProtobufType::kVarint)) dims.back() = static_cast<int64_t>(field.varint);
     return absl::OkStatus();
@@ -53,7 +53,7 @@ absl::Status ReadTensor(const ProtobufRecord& record, absl::string_view message,
     }
     switch (field.number) {
       case 2:
-        return field.type == ProtobufType::kBytes ? ReadDims(record, field.bytes, tensor.dims)
+        return field.type == ProtobufType::kBytes ? ReadTensorDims(record, field.bytes, tensor.dims)
                                                   : absl::OkStatus();
       case 4:
       case 5:
@@ -235,7 +235,7 @@ std::string WriteSummary(const std::vector<EventValue>& values) {
 }  // namespace
 
 absl::StatusOr<Event> ReadEvent(absl::string_view bytes) {
-  const ProtobufRecord record{kKind, bytes};
+  const ProtobufRecord record{kEventKind, bytes};
   Event event;
   RETURN_IF_ERROR(ForEachField(record, bytes, [&](const ProtobufField& field) {
     if (field.Is(1, ProtobufType::kFixed64))

@@ -14,7 +14,7 @@ namespace {
 
 using Features = std::map<absl::string_view, ExampleValues>;
 
-constexpr char kKind[] = "a tf.train.Example";
+constexpr char kExampleKind[] = "a tf.train.Example";
 
 // ---- reading; `record` is the whole record, for the offsets in messages
 
@@ -200,7 +200,7 @@ struct FeatureWriter {
 }  // namespace
 
 absl::StatusOr<Features> ReadExample(absl::string_view bytes) {
-  const ProtobufRecord record{kKind, bytes};
+  const ProtobufRecord record{kExampleKind, bytes};
   Features features;
   const auto read_features = [&](const ProtobufField& field) {
     return field.number == 1 && field.type == ProtobufType::kBytes
@@ -246,7 +246,7 @@ bool ExampleRowReader::ReadEntry(absl::string_view entry, size_t place,
   }
   // Nobody wants it, but a record that is damaged here is bad.
   ExampleValues values;
-  return ReadFeature({kKind, feature}, feature, values).ok();
+  return ReadFeature({kExampleKind, feature}, feature, values).ok();
 }
 
 std::optional<size_t> ExampleRowReader::ColumnOf(absl::string_view name, size_t place) {

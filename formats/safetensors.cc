@@ -10,6 +10,7 @@
 #include "absl/strings/strip.h"
 #include "base/path.h"
 #include "base/status_macros.h"
+#include "formats/damage.h"
 #include "formats/little_endian.h"
 #include "formats/utf8.h"
 #include "nlohmann/json.hpp"
@@ -25,12 +26,12 @@ constexpr uint64_t kLengthBytes = 8;
 constexpr size_t kAlignment = 8;
 constexpr int kIndexDepth = 3;  // the deepest level of an index that is read
 
-struct TypeRow {
+struct SafetensorsType {
   absl::string_view name;
   int bits;
   std::optional<DType> dtype;
 };
-constexpr TypeRow kTypes[] = {
+constexpr SafetensorsType kSafetensorsTypes[] = {
     {"BOOL", 8, DType::kBool},        {"U8", 8, DType::kUInt8},
     {"I8", 8, DType::kInt8},          {"I32", 32, DType::kInt32},
     {"I64", 64, DType::kInt64},       {"F16", 16, DType::kFloat16},
@@ -43,11 +44,6 @@ constexpr TypeRow kTypes[] = {
     {"F8_E4M3FNUZ", 8, std::nullopt}, {"F6_E2M3", 6, std::nullopt},
     {"F6_E3M2", 6, std::nullopt},     {"F4", 4, std::nullopt},
 };
-
-absl::Status Damage(absl::string_view what) { return absl::DataLossError(what); }
-absl::Status DamageOf(absl::string_view name, absl::string_view what) {
-  return Damage(absl::StrCat("tensor \"", name, "\": ", what));
-}
 
 // ---- reading
 
@@ -164,9 +160,10 @@ absl::StatusOr<SafetensorsTensor> TensorOf(const Claim& claim, uint64_t data_beg
     return DamageOf(claim.name,
                     "it needs \"dtype\", \"shape\" and \"data_offsets\" of two numbers");
   }
-  const auto type = std::find_if(std::begin(kTypes), std::end(kTypes),
-                                 [&](const TypeRow& row) { return row.name == *claim.type; });
-  if (type == std::end(kTypes))
+  const auto type =
+      std::find_if(std::begin(kSafetensorsTypes), std::end(kSafetensorsTypes),
+                   [&](const SafetensorsType& row) { return row.name == *claim.type; });
+  if (type == std::end(kSafetensorsTypes))
     return DamageOf(claim.name, absl::StrCat("unknown type ", claim.type->substr(0, 20)));
   const uint64_t begin = (*claim.offsets)[0], end = (*claim.offsets)[1];
   if (begin > end || end > data_bytes)
@@ -193,10 +190,11 @@ absl::StatusOr<SafetensorsTensor> TensorOf(const Claim& claim, uint64_t data_beg
 
 // ---- writing
 
-const TypeRow* RowOf(DType dtype) {
-  const auto row = std::find_if(std::begin(kTypes), std::end(kTypes),
-                                [dtype](const TypeRow& type) { return type.dtype == dtype; });
-  return row == std::end(kTypes) ? nullptr : row;
+const SafetensorsType* RowOf(DType dtype) {
+  const auto row =
+      std::find_if(std::begin(kSafetensorsTypes), std::end(kSafetensorsTypes),
+                   [dtype](const SafetensorsType& type) { return type.dtype == dtype; });
+  return row == std::end(kSafetensorsTypes) ? nullptr : row;
 }
 
 int64_t BytesOf(const SafetensorsSpec& tensor) {

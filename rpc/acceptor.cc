@@ -24,7 +24,7 @@ namespace {
 // connection, and a flood must not cause many.
 constexpr absl::Duration kLookEvery = absl::Milliseconds(100);
 // The pause if no descriptor is left, not even the reserve.
-constexpr int kPauseMs = 100;
+constexpr int kAcceptPauseMs = 100;
 
 Descriptor AnyDescriptor() { return Descriptor(eventfd(0, EFD_CLOEXEC)); }
 
@@ -151,7 +151,7 @@ void Acceptor::ShedOne(const Descriptor& socket) {
   if (shed && reserve_) return;
   // Another thread took the last descriptor. Wait a little: one may be free then.
   pollfd stop{stop_.get(), POLLIN, 0};
-  poll(&stop, 1, kPauseMs);
+  poll(&stop, 1, kAcceptPauseMs);
 }
 
 }  // namespace divvy

@@ -58,7 +58,7 @@ std::string Property(const grpc::AuthContext& peer, const char* name) {
   return values.size() == 1 ? std::string(values[0].data(), values[0].size()) : "";
 }
 
-LogLimit& Limit() {
+LogLimit& AuthorizationLogLimit() {
   static LogLimit* const limit = new LogLimit;
   return *limit;
 }
@@ -78,7 +78,8 @@ absl::Status Refuse(const std::optional<PeerRole>& peer, absl::string_view what)
   const absl::Status refusal = MakeError(
       Reason::kNotAuthorized,
       absl::StrCat(who, " may not ", what, ": check which certificate the task was given"));
-  if (Limit().Admit(std::string(refusal.message()))) DIVVY_LOG(WARNING) << refusal.message();
+  if (AuthorizationLogLimit().Admit(std::string(refusal.message())))
+    DIVVY_LOG(WARNING) << refusal.message();
   return refusal;
 }
 

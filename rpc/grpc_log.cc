@@ -13,7 +13,7 @@ namespace {
 
 thread_local std::string* kept_errors = nullptr;
 
-LogLimit& Limit() {
+LogLimit& GrpcLogLimit() {
   static LogLimit* const limit = new LogLimit;
   return *limit;
 }
@@ -21,7 +21,7 @@ LogLimit& Limit() {
 // Escapes the text, because it may contain bytes that a peer sent.
 void LogLimited(const char* file, int line, absl::string_view raw) {
   const std::string text = wire::Escaped(raw);
-  if (Limit().Admit(text)) Log({Severity::kWarning, file, line, text});
+  if (GrpcLogLimit().Admit(text)) Log({Severity::kWarning, file, line, text});
 }
 
 void LogOne(gpr_log_func_args* args) {

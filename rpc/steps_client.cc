@@ -16,7 +16,7 @@ namespace {
 
 // Limits the log entries about invalid frames and silent workers. The coordinator soon opens a
 // closed stream again, and the worker may repeat its fault each time.
-LogLimit& Limit() {
+LogLimit& StepsLogLimit() {
   static LogLimit* const limit = new LogLimit;
   return *limit;
 }
@@ -102,7 +102,7 @@ class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWork
     const std::string text =
         absl::StrCat("the worker at ", environment_.address, " sent an invalid frame (",
                      why.message(), "): its stream is closed");
-    if (Limit().Admit(text)) DIVVY_LOG(ERROR) << text;
+    if (StepsLogLimit().Admit(text)) DIVVY_LOG(ERROR) << text;
     context_.TryCancel();
     End();
   }
@@ -111,7 +111,7 @@ class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWork
     const std::string text =
         absl::StrCat("nothing has arrived from the worker at ", environment_.address, " for ",
                      absl::FormatDuration(silence), ": its stream is closed");
-    if (Limit().Admit(text)) DIVVY_LOG(WARNING) << text;
+    if (StepsLogLimit().Admit(text)) DIVVY_LOG(WARNING) << text;
     context_.TryCancel();
   }
 

@@ -111,10 +111,10 @@ class ServedSteps : public Reactor {
   bool finished_ DIVVY_GUARDED_BY(mu_) = false, closed_ DIVVY_GUARDED_BY(mu_) = false;
 };
 
-class Connection : public StreamConnection<FromWorker> {
+class AcceptedConnection : public StreamConnection<FromWorker> {
  public:
-  explicit Connection(std::shared_ptr<ServedSteps> call) : call_(std::move(call)) {}
-  ~Connection() override { call_->Close(); }
+  explicit AcceptedConnection(std::shared_ptr<ServedSteps> call) : call_(std::move(call)) {}
+  ~AcceptedConnection() override { call_->Close(); }
   void Send(StreamFrame<FromWorker> frame) override { call_->Send(frame); }
   void Close() override { call_->Close(); }
 
@@ -131,7 +131,7 @@ void ServedSteps::Start(const std::shared_ptr<ServedSteps>& self, StepsAcceptor&
           alive->FinishOnce(absl::CancelledError(absl::StrCat(
               "nothing has arrived from the coordinator for ", absl::FormatDuration(silence))));
       });
-  listener_ = acceptor.Accept(std::make_shared<Connection>(self));
+  listener_ = acceptor.Accept(std::make_shared<AcceptedConnection>(self));
   StartRead(&incoming_);
 }
 

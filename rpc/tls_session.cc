@@ -13,7 +13,7 @@
 namespace divvy {
 namespace {
 
-LogLimit& Limit() {
+LogLimit& TlsLogLimit() {
   static LogLimit* const limit = new LogLimit;
   return *limit;
 }
@@ -36,7 +36,7 @@ bool TlsSession::IsOfThisJob() const {
   constexpr char kWhy[] =
       "a TLS connection was refused: the caller's certificate is of another job, or names no role: "
       "give it one of this job (divvyctl certs)";
-  if (Limit().Admit(kWhy)) DIVVY_LOG(WARNING) << kWhy;
+  if (TlsLogLimit().Admit(kWhy)) DIVVY_LOG(WARNING) << kWhy;
   return false;
 }
 
@@ -108,7 +108,7 @@ std::unique_ptr<TlsSession> TlsSessions::Accept(absl::Duration now) {
     } else if (const std::string why = absl::StrCat(
                    files_.cert, ", ", files_.key, " and ", files_.ca,
                    ": they cannot be used together, so --http_address goes on with the last ones");
-               Limit().Admit(why)) {
+               TlsLogLimit().Admit(why)) {
       DIVVY_LOG(WARNING) << why;
     }
     read_at_ = now;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kMostShown = 16;
 
-constexpr char kStyle[] =
+constexpr char kTraceStyle[] =
     "body{font:15px/1.5 sans-serif;margin:2em;color:#222}h1{font-size:1.4em}h2{font-size:1.1em}"
     "h3{font-size:1em;margin:1.5em 0 0}p{margin:0;color:#666}"
     "th{text-align:left;font-weight:normal;color:#666;padding-right:2em}"
@@ -161,8 +161,8 @@ std::string TracePage(v1::Job job, int index, const v1::GetTracesReply& traces, 
   const std::string name = HtmlEscaped(NameOfTask(job, index));
   std::string page =
       absl::StrCat("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>", name,
-                   ": steps - Divvy</title><style>", kStyle, "</style></head>\n<body><h1>", name,
-                   ": where the time of steps went</h1>\n");
+                   ": steps - Divvy</title><style>", kTraceStyle, "</style></head>\n<body><h1>",
+                   name, ": where the time of steps went</h1>\n");
   const uint64_t job_id = traces.job_id();
   if (job == v1::PS) {
     absl::StrAppend(&page,

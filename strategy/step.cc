@@ -13,7 +13,7 @@
 namespace divvy {
 namespace {
 
-struct Registry {
+struct Steps {
   internal::NamedRegistry<RegisteredStep> steps{"step"};
   Mutex mu;
   bool sealed DIVVY_GUARDED_BY(mu) = false;
@@ -21,13 +21,13 @@ struct Registry {
 };
 
 // Never destroyed, so the order of initialisation and destruction does not matter.
-Registry& TheRegistry() {
-  static Registry* const registry = new Registry();
+Steps& TheSteps() {
+  static Steps* const registry = new Steps();
   return *registry;
 }
 
 bool IsLate(absl::string_view name) {
-  Registry& registry = TheRegistry();
+  Steps& registry = TheSteps();
   MutexLock lock(registry.mu);
   return registry.late.count(name) > 0;
 }
@@ -35,7 +35,7 @@ bool IsLate(absl::string_view name) {
 }  // namespace
 
 void StepRegistry::Add(RegisteredStep step) {
-  Registry& registry = TheRegistry();
+  Steps& registry = TheSteps();
   const std::string name = step.name;
   {
     MutexLock lock(registry.mu);
@@ -45,18 +45,18 @@ void StepRegistry::Add(RegisteredStep step) {
 }
 
 void StepRegistry::Seal() {
-  Registry& registry = TheRegistry();
+  Steps& registry = TheSteps();
   MutexLock lock(registry.mu);
   registry.sealed = true;
 }
 
 const RegisteredStep* StepRegistry::Find(absl::string_view name) {
-  return TheRegistry().steps.Find(name);
+  return TheSteps().steps.Find(name);
 }
 
 std::vector<const RegisteredStep*> StepRegistry::All() {
   std::vector<const RegisteredStep*> all;
-  for (const std::string& name : TheRegistry().steps.names()) all.push_back(Find(name));
+  for (const std::string& name : TheSteps().steps.names()) all.push_back(Find(name));
   return all;
 }
 
@@ -67,11 +67,11 @@ absl::StatusOr<const RegisteredStep*> StepRegistry::Get(absl::string_view name) 
                      "\" was constructed after main began, so other processes do not know it: "
                      "define it const at namespace scope"));
   }
-  return TheRegistry().steps.Get(name);
+  return TheSteps().steps.Get(name);
 }
 
 absl::Status StepRegistry::Validate() {
-  const std::vector<std::string> problems = TheRegistry().steps.problems();
+  const std::vector<std::string> problems = TheSteps().steps.problems();
   return problems.empty() ? absl::OkStatus()
                           : absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
 }

@@ -17,7 +17,7 @@
 namespace divvy {
 namespace {
 
-constexpr char kValidation[] = "validation";
+constexpr char kValidationRun[] = "validation";
 
 absl::Status CheckOptions(const FitOptions& options) {
   std::vector<std::string> problems;
@@ -128,8 +128,8 @@ absl::Status Trainer::ValidateEpoch(const FitOptions& options, absl::Duration en
                                     TrainingRun& run) {
   if (!options.validation) return absl::OkStatus();
   ASSIGN_OR_RETURN(const Metrics validated, EvaluateEpoch(*options.validation, end));
-  Append(absl::StrCat(kValidation, "/"), validated, run.metrics_);
-  return coordinator_.Report(kValidation, coordinator_.step(), validated);
+  Append(absl::StrCat(kValidationRun, "/"), validated, run.metrics_);
+  return coordinator_.Report(kValidationRun, coordinator_.step(), validated);
 }
 
 absl::Status Trainer::FitEpoch(const BoundDataSource& data, const FitOptions& options,

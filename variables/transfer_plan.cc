@@ -201,7 +201,7 @@ void SumRows(const StagedWrite& write, const VariableLayout& variable, const Buc
 }
 
 // The first of the places of each group.
-std::vector<int64_t> FirstRows(const RowGroups& groups) {
+std::vector<int64_t> FirstOfGroups(const RowGroups& groups) {
   std::vector<int64_t> first;
   first.reserve(groups.ids.size());
   for (size_t i = 0; i < groups.ids.size(); ++i) first.push_back(groups.rows[groups.splits[i]]);
@@ -225,7 +225,7 @@ bool SetsCounts(const VariableSpec& spec, const StagedWrite& write) {
 void MakeKeyRows(const StagedWrite& write, const VariableLayout& variable, const Bucket& bucket,
                  CommitPart& part) {
   const RowGroups groups = GroupsOf(bucket);
-  part.rows = Int64Vector(At(*write.ids->values<int64_t>(), FirstRows(groups)));
+  part.rows = Int64Vector(At(*write.ids->values<int64_t>(), FirstOfGroups(groups)));
   if (write.op != WriteOp::kScatterUpdate && write.op != WriteOp::kAssign) {
     part.values = SumsOf(write, groups, variable.spec.shape);
     return;
@@ -534,7 +534,7 @@ void PullPlan::AddKeys(const VariableLayout& variable, const Tensor& asked, Pull
   ranks.reserve(keys.size());
   for (const int64_t key : keys) ranks.push_back(KeyRank(key));
   target.groups = GroupById(ranks);
-  const std::vector<int64_t> unique = At(keys, FirstRows(*target.groups));
+  const std::vector<int64_t> unique = At(keys, FirstOfGroups(*target.groups));
   const std::vector<int64_t>& ids = target.groups->ids;
   for (size_t begin = 0, end = 0; begin < ids.size(); begin = end) {
     const int part = variable.PartOf(BucketOfRank(ids[begin])), ps = variable.ps[part];

@@ -7,11 +7,11 @@
 namespace divvy::cuda {
 namespace {
 
-constexpr size_t kSmallest = 4096;  // memory is pinned in pages
+constexpr size_t kSmallestPinned = 4096;  // memory is pinned in pages
 
 }  // namespace
 
-size_t PinnedPool::ClassOf(size_t bytes) { return SizeClass(bytes, kSmallest, 4); }
+size_t PinnedPool::ClassOf(size_t bytes) { return SizeClass(bytes, kSmallestPinned, 4); }
 
 PinnedPool::~PinnedPool() {
   for (const auto& [size, blocks] : free_) {

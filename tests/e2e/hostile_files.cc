@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr absl::Duration kUntilItEnds = absl::Seconds(30);
+constexpr absl::Duration kUntilChiefEnds = absl::Seconds(30);
 constexpr int kMostLives = 3;
 constexpr char kWithinMemory[] = "ulimit -v 4194304; exec \"$@\"";  // KiB
 
@@ -48,7 +48,7 @@ class SmallJob {
     for (int life = 0; life < kMostLives && status && status->code() == exit_codes::kTryAgain;
          ++life) {
       RETURN_IF_ERROR(Start(kChiefTask));
-      const absl::StatusOr<ExitStatus> ended = cluster_->WaitForExit(kChiefTask, kUntilItEnds);
+      const absl::StatusOr<ExitStatus> ended = cluster_->WaitForExit(kChiefTask, kUntilChiefEnds);
       status = ended.ok() ? std::make_optional(*ended) : std::nullopt;
     }
     return status;

@@ -14,14 +14,14 @@ namespace {
 
 constexpr absl::string_view kDefaultJob = "divvy";
 
-struct Task {
+struct CertifiedTask {
   std::string role;
   int index;
   std::string name() const { return absl::StrCat(role, "-", index); }
 };
 
-std::vector<Task> TasksOf(const CertsOptions& options) {
-  std::vector<Task> tasks = {{"chief", 0}, {"admin", 0}};
+std::vector<CertifiedTask> TasksOf(const CertsOptions& options) {
+  std::vector<CertifiedTask> tasks = {{"chief", 0}, {"admin", 0}};
   for (int i = 0; i < options.ps; ++i) tasks.push_back({"ps", i});
   for (int i = 0; i < options.workers; ++i) tasks.push_back({"worker", i});
   return tasks;
@@ -122,7 +122,7 @@ absl::StatusOr<std::vector<std::string>> WriteCertificates(const CertsOptions& o
     RETURN_IF_ERROR(Write(options, files, "ca", authority.pair));
     written.push_back("ca");
   }
-  for (const Task& task : TasksOf(options)) {
+  for (const CertifiedTask& task : TasksOf(options)) {
     if (options.add && Has(files, PathOf(options, task.name() + ".pem")) &&
         Has(files, PathOf(options, task.name() + ".key")))
       continue;

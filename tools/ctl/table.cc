@@ -69,7 +69,7 @@ std::vector<std::string> operator+(std::vector<std::string> a, const std::vector
 }
 
 // Numbers of 64 bits are texts, as in the JSON of `divvyctl status`.
-std::string JsonOf(const TablePartStats& stats) {
+std::string StatsJson(const TablePartStats& stats) {
   return absl::StrFormat(
       R"("rows":"%d","waiting":"%d","bytes":"%d","admitted":"%d","refused":"%d","evicted":"%d")",
       stats.rows, stats.waiting, stats.bytes, stats.admitted, stats.refused, stats.evicted);
@@ -85,7 +85,7 @@ std::string Advice(const std::string& table, int64_t refused) {
 // ---- questions ----------------------------------------------------------------------------------
 
 // A table as the parameter servers tell it.
-struct Table {
+struct CountedTable {
   std::map<int, TablePartStats> servers;
   // Known if the coordinator has answered; 0: no limit.
   std::optional<int64_t> max_rows;
@@ -96,7 +96,7 @@ struct PsAnswer {
   v1::TaskStatus status;
 };
 struct Job {
-  std::map<std::string, Table> tables;
+  std::map<std::string, CountedTable> tables;
   // The parameter servers that count.
   std::vector<PsAnswer> servers;
 };
@@ -109,7 +109,7 @@ struct Answers {
   std::vector<std::pair<std::string, absl::Status>> silent;
 };
 
-TablePartStats SumOf(const Table& table) {
+TablePartStats SumOf(const CountedTable& table) {
   TablePartStats sum;
   for (const auto& [ps, stats] : table.servers) sum += stats;
   return sum;
@@ -258,7 +258,7 @@ absl::StatusOr<Job> AskJob(const StatusOptions& options) {
   return job;
 }
 
-absl::StatusOr<Table> FindTable(const Job& job, const std::string& name) {
+absl::StatusOr<CountedTable> FindTable(const Job& job, const std::string& name) {
   if (const auto found = job.tables.find(name); found != job.tables.end()) return found->second;
   std::vector<std::pair<size_t, std::string>> near;
   for (const auto& [other, table] : job.tables) near.emplace_back(EditDistance(name, other), other);
@@ -275,7 +275,7 @@ absl::StatusOr<Table> FindTable(const Job& job, const std::string& name) {
 absl::StatusOr<std::vector<v1::GetTableRowsReply::Row>> AskRows(
     const StatusOptions& options, const v1::GetTableRowsRequest& request) {
   ASSIGN_OR_RETURN(const Job job, AskJob(options));
-  ASSIGN_OR_RETURN(const Table table, FindTable(job, request.table()));
+  ASSIGN_OR_RETURN(const CountedTable table, FindTable(job, request.table()));
   std::vector<std::string> addresses;
   for (const PsAnswer& server : job.servers) addresses.push_back(server.address);
   std::vector<v1::GetTableRowsReply::Row> rows;
@@ -312,7 +312,7 @@ std::string JsonNumber(double number) {
   return std::isfinite(number) ? absl::StrFormat("%.9g", number) : "null";
 }
 
-std::string JsonOf(const std::string& table, int64_t key, const v1::GetTableRowsReply::Row* row) {
+std::string RowJson(const std::string& table, int64_t key, const v1::GetTableRowsReply::Row* row) {
   const std::string begin =
       absl::StrFormat(R"({"table":%s,"key":"%d","exists":%s)", QuoteJson(table), key,
                       row != nullptr ? "true" : "false");
@@ -341,7 +341,7 @@ std::string RowsText(const std::string& table, const std::vector<KeyAndRow>& row
   std::vector<std::vector<std::string>> cells = {{"KEY", "COUNT", "MINUTE", "NORM", "VALUES"}};
   std::string lines;
   for (const auto& [key, row] : rows) {
-    if (json) absl::StrAppend(&lines, JsonOf(table, key, row));
+    if (json) absl::StrAppend(&lines, RowJson(table, key, row));
     if (row == nullptr)
       cells.push_back({absl::StrCat(key), "no row"});
     else
@@ -366,7 +366,7 @@ absl::StatusOr<std::string> ListTables(const StatusOptions& options) {
     cells.push_back(std::vector<std::string>{wire::Escaped(name)} + Cells(sum) +
                     std::vector<std::string>{most, absl::StrCat(table.servers.size())});
     if (sum.refused > 0) absl::StrAppend(&advice, Advice(name, sum.refused));
-    absl::StrAppend(&lines, "{\"table\":", QuoteJson(name), ",", JsonOf(sum));
+    absl::StrAppend(&lines, "{\"table\":", QuoteJson(name), ",", StatsJson(sum));
     if (table.max_rows) absl::StrAppend(&lines, ",\"max_rows\":\"", *table.max_rows, "\"");
     absl::StrAppend(&lines, ",\"servers\":", table.servers.size(), "}\n");
   }
@@ -375,13 +375,13 @@ absl::StatusOr<std::string> ListTables(const StatusOptions& options) {
 
 absl::StatusOr<std::string> ShowTable(const StatusOptions& options, const std::string& name) {
   ASSIGN_OR_RETURN(const Job job, AskJob(options));
-  ASSIGN_OR_RETURN(const Table table, FindTable(job, name));
+  ASSIGN_OR_RETURN(const CountedTable table, FindTable(job, name));
   std::vector<std::vector<std::string>> cells = {std::vector<std::string>{"SERVER"} +
                                                  StatsHeader()};
   std::string lines;
   for (const auto& [ps, stats] : table.servers) {
     cells.push_back(std::vector<std::string>{absl::StrCat("ps ", ps)} + Cells(stats));
-    absl::StrAppend(&lines, "{\"table\":", QuoteJson(name), ",\"ps\":", ps, ",", JsonOf(stats),
+    absl::StrAppend(&lines, "{\"table\":", QuoteJson(name), ",\"ps\":", ps, ",", StatsJson(stats),
                     "}\n");
   }
   if (options.json) return lines;

@@ -14,7 +14,7 @@ namespace divvy {
 namespace {
 
 constexpr absl::string_view kCoordinator = "coordinator";
-constexpr int kChief = 0;  // its index among the tasks
+constexpr int kChiefIndex = 0;  // its index among the tasks
 
 std::string AnyOf(const std::vector<Role>& roles) {
   return absl::StrJoin(
@@ -172,7 +172,8 @@ void Supervisor::React(Task& task, ExitStatus status, absl::Duration now) {
                                               absl::FormatDuration(options_.window));
   Suspect failed{static_cast<int>(&task - tasks_.data()), status, verdict.exit_code, loop,
                  now + options_.doubt};
-  const bool may_be_told = loop.empty() && task.id.role != Role::kChief && tasks_[kChief].running;
+  const bool may_be_told =
+      loop.empty() && task.id.role != Role::kChief && tasks_[kChiefIndex].running;
   if (!may_be_told) return GiveUp(failed, now);
   if (!suspect_) suspect_ = std::move(failed);
 }
@@ -239,8 +240,8 @@ void Supervisor::Drain(int signal, absl::Duration now) {
   phase_ = Phase::kDraining;
   phase_ends_ = now + options_.drain;
   drain_signal_ = signal;
-  if (!tasks_[kChief].running) return SignalAll(signal);
-  out_.push_back({Action::Kind::kSignal, kChief, signal, ""});
+  if (!tasks_[kChiefIndex].running) return SignalAll(signal);
+  out_.push_back({Action::Kind::kSignal, kChiefIndex, signal, ""});
 }
 
 void Supervisor::Kill() {

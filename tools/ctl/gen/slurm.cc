@@ -57,7 +57,7 @@ std::string Requests(const Job& job) {
       "\n#SBATCH --requeue\n#SBATCH --open-mode=append\n#SBATCH --output=%x-%j.log\n");
 }
 
-std::string Words(const std::vector<std::string>& words) {
+std::string BashWords(const std::vector<std::string>& words) {
   return absl::StrJoin(words, " ", [](std::string* out, const std::string& word) {
     absl::StrAppend(out, ShellWord(word));
   });
@@ -82,7 +82,7 @@ std::string Roles(const Job& job) {
   for (const RolePlan& role : job.roles) {
     absl::StrAppend(&text, "needs[", role.name(), "]='--cpus-per-task=", role.cpus,
                     " --mem=", role.memory_bytes / kMiB, "M", GpusOf(job, role), "'\n");
-    absl::StrAppend(&text, role.name(), "_flags=(", Words(role.flags), ")\n");
+    absl::StrAppend(&text, role.name(), "_flags=(", BashWords(role.flags), ")\n");
   }
   return text;
 }
@@ -109,7 +109,7 @@ std::string Directories(const Job& job) {
                       "ps_flags+=(--checkpoint_dir=\"$checkpoints\")\n");
 }
 
-std::string Head(const Job& job) {
+std::string BatchHead(const Job& job) {
   return absl::StrCat(
       "# Made by divvyctl gen slurm. The directory of the submission must be one that all nodes\n"
       "# see. Make the certificates there, then submit:\n"
@@ -231,7 +231,7 @@ exit "$code"
 }  // namespace
 
 std::string SlurmFile(const Job& job) {
-  return absl::StrCat("#!/bin/bash\n", Requests(job), Head(job),
+  return absl::StrCat("#!/bin/bash\n", Requests(job), BatchHead(job),
                       "set -u\n\nprogram=", ShellWord(job.program), "\nrestarts=", kRestarts,
                       " grace=", kGraceSeconds, "\ntasks=(", Tasks(job), ")\n", Roles(job),
                       Directories(job), kAddresses, kRun);

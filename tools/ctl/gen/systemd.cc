@@ -108,7 +108,7 @@ std::string UnitsOfHosts(const Job& job) {
   });
 }
 
-std::string Head(const Job& job) {
+std::string UnitsHead(const Job& job) {
   return absl::StrCat(
       "# Made by divvyctl gen systemd. To cut it into its files: awk '/^# file: /{f=$3} {print "
       ">f}'\n"
@@ -135,8 +135,8 @@ std::string Head(const Job& job) {
 std::string SystemdFiles(const Job& job) {
   std::string text;
   for (const RolePlan& role : job.roles)
-    absl::StrAppend(&text, Start(UnitOf(job, role) + ".service"), text.empty() ? Head(job) : "",
-                    Unit(job, role));
+    absl::StrAppend(&text, Start(UnitOf(job, role) + ".service"),
+                    text.empty() ? UnitsHead(job) : "", Unit(job, role));
   for (const Task& task : TasksOf(job))
     absl::StrAppend(&text, Start(task.name() + ".env"), Environment(job, task));
   return text;
