@@ -14,6 +14,8 @@ _MOST_TOGETHER = 12
 
 _SEPARATE = "//bazel:separate_sources"
 
+_INCLUDES = "printf '#include \"%s/%%s\"\\n' %s > $@"
+
 def cc_library(name, srcs = [], hdrs = [], deps = [], unity = True, group = "unity", copts = [], testonly = None, **kwargs):
     """As native.cc_library, compiled with others of its group.
 
@@ -77,7 +79,7 @@ def _unity_library(name, group):
         native.genrule(
             name = "%s_%d" % (name, begin // _MOST_TOGETHER),
             outs = [together[-1]],
-            cmd = "printf '#include \"%s/%%s\"\\n' %s > $@" % (native.package_name(), " ".join(sources[begin:begin + _MOST_TOGETHER])),
+            cmd = _INCLUDES % (native.package_name(), " ".join(sources[begin:begin + _MOST_TOGETHER])),
             tags = ["manual"],
             visibility = ["//visibility:private"],
         )
@@ -101,3 +103,33 @@ def _in_package(label):
     if label.startswith(package + ":"):
         return label[len(package):]
     return label
+
+def unity_test(name, srcs, deps, **kwargs):
+    """A cc_test whose sources are compiled together.
+
+    Args:
+      name: target name.
+      srcs: tests.
+      deps: dependencies.
+      **kwargs: passed on to native.cc_test.
+    """
+    native.genrule(
+        name = name + "_source",
+        outs = [name + "_together_test.cc"],
+        cmd = _INCLUDES % (native.package_name(), " ".join(srcs)),
+        tags = ["manual"],
+        visibility = ["//visibility:private"],
+    )
+    native.cc_library(
+        name = name + "_files",
+        testonly = True,
+        tags = ["manual"],
+        textual_hdrs = srcs,
+        visibility = ["//visibility:private"],
+    )
+    native.cc_test(
+        name = name,
+        srcs = select({_SEPARATE: srcs, "//conditions:default": [name + "_together_test.cc"]}),
+        deps = deps + [":" + name + "_files"],
+        **kwargs
+    )
