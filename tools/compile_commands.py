@@ -26,7 +26,7 @@ def entries(root, actions):
 def main(targets):
     root = bazel("info", "workspace").strip()
     query = 'mnemonic("CppCompile", %s)' % targets
-    actions = json.loads(bazel("aquery", "--output=jsonproto", "--include_artifacts=false", query))["actions"]
+    actions = json.loads(bazel("aquery", "--define=unity=0", "--output=jsonproto", "--include_artifacts=false", query))["actions"]
     found = entries(root, actions)
     with open(os.path.join(root, "compile_commands.json"), "w", encoding="utf-8") as file:
         json.dump(found, file, indent=1)
