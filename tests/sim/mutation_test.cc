@@ -2,6 +2,7 @@
 // violation within a few hundred seeds.
 #include <algorithm>
 #include <iostream>
+#include <optional>
 
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
@@ -287,11 +288,17 @@ SimConfig WithPipelines(uint64_t seed) {
 // Most rules are found within 20 seeds.
 constexpr uint64_t kMostSeeds = 300;
 
-// The first seed at which breaking `rule` violates `invariant`; 0 if there is none. With the rule
-// in place, this seed and those before it must pass.
+// The first seed at which breaking `rule` violates `invariant`; 0 if there is none. With all rules
+// in place, this seed and those before it must pass. `older`: a rule whose breach leads to that of
+// `rule`; it is broken too.
 uint64_t FirstSeedThatFails(Rule rule, SimConfig (*config)(uint64_t seed) = Rough,
-                            absl::string_view invariant = "") {
-  SetRuleBroken(rule, true);
+                            absl::string_view invariant = "",
+                            std::optional<Rule> older = std::nullopt) {
+  const auto break_rules = [&](bool broken) {
+    SetRuleBroken(rule, broken);
+    if (older) SetRuleBroken(*older, broken);
+  };
+  break_rules(true);
   uint64_t found = 0;
   for (uint64_t seed = 1; seed <= kMostSeeds && found == 0; ++seed) {
     if (const SimResult result = RunSimulation(config(seed));
@@ -300,11 +307,11 @@ uint64_t FirstSeedThatFails(Rule rule, SimConfig (*config)(uint64_t seed) = Roug
       std::cout << "seed " << seed << ": " << result.violation << "\n";
     }
   }
-  SetRuleBroken(rule, false);
+  break_rules(false);
   for (uint64_t seed = 1; seed <= found; ++seed) {
     const SimResult result = RunSimulation(config(seed));
     EXPECT_TRUE(result.violation.ok())
-        << "with the rule in place, seed " << seed << ": " << result.violation;
+        << "with all rules in place, seed " << seed << ": " << result.violation;
   }
   return found;
 }
@@ -416,11 +423,10 @@ TEST(MutationTest, ASizeThatOneWorkerClaimsAmongOthersWhoDoNotKnowItIsFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kSizeIsOfMost, WithLiar), 0u);
 }
 TEST(MutationTest, AnEpochWithoutSenseThatIsStoredIsFound) {
-  SetRuleBroken(Rule::kOneWorkerEndsNoJob, true);  // an older fault that led to this one
-  EXPECT_NE(FirstSeedThatFails(Rule::kEpochsArePlausible, WithRefusalsThatEndIt,
-                               "X16: DATA_LOSS: the store says that epoch "),
-            0u);
-  SetRuleBroken(Rule::kOneWorkerEndsNoJob, false);
+  EXPECT_NE(
+      FirstSeedThatFails(Rule::kEpochsArePlausible, WithRefusalsThatEndIt,
+                         "X16: DATA_LOSS: the store says that epoch ", Rule::kOneWorkerEndsNoJob),
+      0u);
 }
 TEST(MutationTest, AWorkerThatIsNowhereAndHasAShareOfTheDataIsFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kPhantomsHaveNoShare, WithLiar, "X10: data is cut for "), 0u);
