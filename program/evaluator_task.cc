@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/file_system.h"
 #include "base/log.h"
+#include "base/number_text.h"
 #include "base/status_macros.h"
 #include "coordinator/checkpoint/bundle_catalog.h"
 #include "coordinator/checkpoint/job_end.h"
@@ -34,7 +35,7 @@ class ScoreSink : public ProgressSink {
   void OnReport(const std::string& run, int64_t step, const Metrics& metrics) override {
     std::map<std::string, double> means;
     for (const auto& [name, metric] : metrics) means[name] = metric.value();
-    DIVVY_LOG(INFO) << checkpoint_.name() << ", step " << FormatCount(static_cast<double>(step))
+    DIVVY_LOG(INFO) << checkpoint_.name() << ", step " << CountText(static_cast<double>(step))
                     << ": " << RunBelowOurs(run) << ": " << FormatMetrics(means);
     if (events_ != nullptr) events_->Scalars(RunBelowOurs(run), step, std::move(means));
   }

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
+#include "base/number_text.h"
 #include "google/protobuf/text_format.h"
 #include "rpc/findings.h"
 #include "rpc/page_text.h"
@@ -21,13 +22,6 @@ namespace {
 
 // ---- text ---------------------------------------------------------------------------------------
 
-std::string BytesText(double bytes) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  size_t unit = 0;
-  for (; bytes >= 1024 && unit + 1 < std::size(kUnits); ++unit) bytes /= 1024;
-  return absl::StrFormat("%.*f %s", bytes < 10 && unit > 0 ? 1 : 0, bytes, kUnits[unit]);
-}
-std::string NumberText(double value) { return absl::StrFormat("%.4g", value); }
 std::string SinceText(int64_t ns) { return ns > 0 ? SpanText(absl::Nanoseconds(ns)) : ""; }
 
 // ---- tables -------------------------------------------------------------------------------------
@@ -84,6 +78,9 @@ const google::protobuf::Message* RoleOf(const v1::TaskStatus& status) {
   return nullptr;
 }
 
+// Every step waits for something shortly: only longer waits are shown at the top.
+constexpr int64_t kLeastShownWaitNs = 1'000'000'000;
+
 // ---- parts of the page --------------------------------------------------------------------------
 
 std::string HeadRows(const v1::TaskStatus& status) {
@@ -106,13 +103,14 @@ std::string JobRows(const v1::CoordinatorStatus& job, absl::Time now) {
                            : "")),
       Row("examples",
           absl::StrCat(job.examples(), "; ", NumberText(job.examples_per_second()), "/s")));
+  if (job.has_work()) absl::StrAppend(&rows, Row("at work", job.work().text()));
   if (job.has_loss()) absl::StrAppend(&rows, Row("loss", NumberText(job.loss())));
   const v1::CoordinatorStatus::Checkpoints& saved = job.checkpoints();
   std::string checkpoints = absl::StrCat(saved.made(), " made, ", saved.failed(), " failed");
   if (saved.last_success_ns() > 0)
     absl::StrAppend(&checkpoints, "; the last one ",
                     SpanText(now - absl::FromUnixNanos(saved.last_success_ns())), " ago, ",
-                    BytesText(static_cast<double>(saved.last_bytes())), " in ",
+                    BytesText(saved.last_bytes()), " in ",
                     TimeText(absl::Nanoseconds(saved.last_duration_ns())));
   absl::StrAppend(&checkpoints, "; ", job.finished_steps() - job.durable_steps(),
                   " steps are in none");
@@ -121,15 +119,15 @@ std::string JobRows(const v1::CoordinatorStatus& job, absl::Time now) {
       Row("recoveries", absl::StrCat(job.worker_recoveries(), " of workers, ", job.ps_recoveries(),
                                      " of parameter servers, ", job.rewinds(), " rewinds, ",
                                      job.replayed_steps(), " steps run again")),
-      Row("redo log", absl::StrCat(BytesText(static_cast<double>(job.redo_log_bytes())), " of ",
-                                   BytesText(static_cast<double>(job.redo_log_limit_bytes())))));
+      Row("redo log", absl::StrCat(BytesText(job.redo_log_bytes()), " of ",
+                                   BytesText(job.redo_log_limit_bytes()))));
   return rows;
 }
 
 std::string MemoryText(const v1::PsStatus& ps) {
-  std::string text = BytesText(static_cast<double>(ps.memory_bytes()));
+  std::string text = BytesText(ps.memory_bytes());
   if (ps.memory_limit_bytes() > 0)
-    absl::StrAppend(&text, " of ", BytesText(static_cast<double>(ps.memory_limit_bytes())));
+    absl::StrAppend(&text, " of ", BytesText(ps.memory_limit_bytes()));
   return text;
 }
 
@@ -138,7 +136,8 @@ std::vector<std::string> TaskCells(const v1::TaskStatus& task, const v1::TaskSta
   std::string load, memory, steps;
   if (task.has_ps()) {
     load = absl::StrCat(task.ps().shards(), " shards, ", NumberText(task.ps().rows_per_second()),
-                        " rows/s, ", BytesText(task.ps().bytes_per_second()), "/s");
+                        " rows/s, ", BytesText(static_cast<int64_t>(task.ps().bytes_per_second())),
+                        "/s");
     memory = MemoryText(task.ps());
   } else if (task.has_worker()) {
     const v1::WorkerStatus& worker = task.worker();
@@ -237,9 +236,11 @@ std::string HtmlOf(const v1::TaskStatus& status, const PageContext& context) {
       absl::StrCat("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>", name,
                    " - Divvy</title><style>", kStyle, "</style></head>\n<body><h1>", name, ": ",
                    HtmlEscaped(status.state()), context.serving ? "" : ", not serving", "</h1>\n");
-  for (const v1::TaskStatus::Wait& wait : status.waits())
+  for (const v1::TaskStatus::Wait& wait : status.waits()) {
+    if (wait.since_ns() < kLeastShownWaitNs) continue;
     absl::StrAppendFormat(&page, "<p class=\"wait\">waits for %s (%.1f s)</p>\n",
                           HtmlEscaped(wait.text()), static_cast<double>(wait.since_ns()) * 1e-9);
+  }
   for (const v1::TaskStatus::Finding& finding : status.findings())
     absl::StrAppend(&page, "<p class=\"find\">",
                     HtmlEscaped(NameOfTask(finding.job(), finding.index())), ": ",

@@ -89,7 +89,24 @@ TEST(StatusPageTest, OfACoordinatorHasARowForEachTask) {
                     HasSubstr("<td>worker 1</td><td>running</td><td>1 min 5 s</td>"),
                     HasSubstr("<td>2.00 ms / 30.0 ms</td><td>straggler</td>"), HasSubstr("12.5/s"),
                     HasSubstr("<th>loss</th><td>0.25</td>"),
-                    HasSubstr("7 made, 0 failed; the last one 1 min 0 s ago, 3.0 MiB in")));
+                    HasSubstr("7 made, 0 failed; the last one 1 min 0 s ago, 3 MiB in")));
+}
+
+TEST(StatusPageTest, AShortWaitIsNotShownAtTheTop) {
+  v1::TaskStatus chief;
+  chief.set_job(v1::CHIEF);
+  chief.mutable_coordinator()->mutable_work()->set_text("restore 45 % of 2.6 GiB");
+  const auto wait_for = [&chief](const char* what, absl::Duration since) {
+    v1::TaskStatus::Wait& wait = *chief.add_waits();
+    wait.set_text(what);
+    wait.set_since_ns(absl::ToInt64Nanoseconds(since));
+  };
+  wait_for("ps 1", absl::Seconds(1));
+  wait_for("ps 2", absl::Milliseconds(999));
+  EXPECT_THAT(
+      HtmlOf(chief, PageContext()),
+      AllOf(HasSubstr("<p class=\"wait\">waits for ps 1 (1.0 s)</p>"), Not(HasSubstr("ps 2 (")),
+            HasSubstr("<th>at work</th><td>restore 45 % of 2.6 GiB</td>")));
 }
 
 TEST(StatusPageTest, APictureIsALine) {

@@ -192,6 +192,7 @@ void CheckpointMaker::OnCommitted(CheckpointId id, const absl::Status& committed
   newest_ = id;
   durable_steps_ = run.cut.state.finished_steps;
   ++stats_.made;
+  stats_.failing = false;
   stats_.last_success = clock_.WallTime();
   stats_.last_took = clock_.Elapsed() - run.began;
   stats_.last_bytes = static_cast<int64_t>(run.bytes);
@@ -231,7 +232,10 @@ void CheckpointMaker::WorkersChanged() {
 void CheckpointMaker::GiveUp(const absl::Status& why) {
   const bool was_holding = holding();
   const CheckpointId id = run_->id;
-  stats_.failed += !why.ok();
+  if (!why.ok()) {
+    ++stats_.failed;
+    stats_.failing = true;
+  }
   Drop();
   if (was_holding) workers_.SendToAll(Release{id.serial});
   if (why.ok() && ++given_up_ == 3) {

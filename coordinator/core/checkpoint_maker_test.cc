@@ -283,6 +283,7 @@ TEST_F(CheckpointMakerTest, CountsAndMeasuresThoseThatAreMadeAndThoseThatFail) {
   maker_->OnSnapshot(0, absl::ResourceExhaustedError("disk full"));
   EXPECT_EQ(maker_->stats().made, 1);
   EXPECT_EQ(maker_->stats().failed, 1);
+  EXPECT_TRUE(maker_->stats().failing);
 
   Advance(absl::Minutes(5));
   Ask();
@@ -291,6 +292,21 @@ TEST_F(CheckpointMakerTest, CountsAndMeasuresThoseThatAreMadeAndThoseThatFail) {
   maker_->CheckTime(clock_.Elapsed());
   EXPECT_EQ(maker_->stats().failed, 1) << "a hold that takes too long is no fault of a disk";
   EXPECT_EQ(maker_->stats().held, absl::Seconds(8));
+  EXPECT_TRUE(maker_->stats().failing) << "nothing shows that the disk is well again";
+}
+
+TEST_F(CheckpointMakerTest, ACheckpointThatIsMadeEndsTheFailure) {
+  Ask();
+  maker_->OnNamed(Serial(1));
+  maker_->OnSnapshot(0, absl::ResourceExhaustedError("disk full"));
+  EXPECT_TRUE(maker_->stats().failing);
+  Advance(absl::Minutes(5));
+  Ask();
+  maker_->OnNamed(Serial(2));
+  Answer();  // marked
+  Answer();  // written
+  Commit(absl::OkStatus());
+  EXPECT_FALSE(maker_->stats().failing);
 }
 
 // A rewind drops an attempt without giving it up.

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/number_text.h"
 #include "variables/table_parts.h"
 
 namespace divvy {
@@ -28,7 +29,7 @@ std::string Bar(double fraction) {
 
 // "19/30", or "19" if the total is not known.
 std::string Of(int64_t done, std::optional<int64_t> total) {
-  return total ? absl::StrCat(FormatCount(done), "/", FormatCount(*total)) : FormatCount(done);
+  return total ? absl::StrCat(CountText(done), "/", CountText(*total)) : CountText(done);
 }
 
 std::string ShardList(const VariableLayout& variable) {
@@ -51,11 +52,11 @@ void AddTables(const CoordinatorSnapshot& now, std::vector<std::string>& parts) 
   if (now.tables.empty()) return;
   TablePartStats all;
   for (const CoordinatorSnapshot::Table& table : now.tables) all += table.stats;
-  parts.push_back(absl::StrCat("table rows ", FormatCount(static_cast<double>(all.rows))));
+  parts.push_back(absl::StrCat("table rows ", CountText(static_cast<double>(all.rows))));
   for (const CoordinatorSnapshot::Table& table : now.tables) {
     if (table.stats.refused > 0)
       parts.push_back(absl::StrCat(
-          "table ", table.name, " is full: ", FormatCount(static_cast<double>(table.stats.refused)),
+          "table ", table.name, " is full: ", CountText(static_cast<double>(table.stats.refused)),
           " keys refused"));
   }
 }
@@ -74,25 +75,6 @@ std::vector<std::string> WorkAndWaits(const CoordinatorSnapshot& now) {
 
 }  // namespace
 
-std::string FormatCount(double count) {
-  std::string digits = absl::StrFormat("%.0f", std::abs(count));
-  for (int i = static_cast<int>(digits.size()) - 3; i > 0; i -= 3) digits.insert(i, ",");
-  return (count < 0 ? "-" : "") + digits;
-}
-
-std::string FormatBytes(int64_t bytes) {
-  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-  double value = static_cast<double>(bytes);
-  int unit = 0;
-  while (value >= 1024 && unit < 5) {
-    value /= 1024;
-    ++unit;
-  }
-  return absl::StrCat(value == std::floor(value) || value >= 100 ? absl::StrFormat("%.0f", value)
-                                                                 : absl::StrFormat("%.1f", value),
-                      " ", units[unit]);
-}
-
 std::string FormatLength(absl::Duration length) {
   const double seconds = absl::ToDoubleSeconds(length);
   if (seconds < 60) return absl::StrFormat("%.1f s", seconds);
@@ -101,14 +83,12 @@ std::string FormatLength(absl::Duration length) {
   return absl::StrFormat("%d:%02d:%02d", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
-std::string FormatMetric(double value) { return absl::StrFormat("%.4g", value); }
-
 std::string FormatMetrics(const std::map<std::string, double>& metrics) {
   std::vector<std::string> parts;
   const auto loss = metrics.find("loss");
-  if (loss != metrics.end()) parts.push_back(absl::StrCat("loss ", FormatMetric(loss->second)));
+  if (loss != metrics.end()) parts.push_back(absl::StrCat("loss ", NumberText(loss->second)));
   for (const auto& [name, value] : metrics) {
-    if (name != "loss") parts.push_back(absl::StrCat(name, " ", FormatMetric(value)));
+    if (name != "loss") parts.push_back(absl::StrCat(name, " ", NumberText(value)));
   }
   return absl::StrJoin(parts, "  ");
 }
@@ -126,8 +106,8 @@ std::string FormatWork(const CoordinatorSnapshot::Work& work) {
   // Rounded down, so that 100 % is all of it.
   const std::string percent = absl::StrFormat("%d %%", static_cast<int>(fraction * 100));
   const std::string total = work.kind == Kind::kReplay
-                                ? FormatCount(static_cast<double>(work.total)) + " steps"
-                                : FormatBytes(work.total);
+                                ? CountText(static_cast<double>(work.total)) + " steps"
+                                : BytesText(work.total);
   std::string text = absl::StrCat(name, " ", percent, " of ", total);
   if (fraction > 0 && fraction < 1)
     absl::StrAppend(&text, ", ", FormatLength(work.since * ((1 - fraction) / fraction)), " left");
@@ -151,11 +131,11 @@ std::string FormatProgress(const ProgressLine& line, bool bar) {
     }
     parts.push_back(absl::StrCat("step ", Of(progress.done, progress.total)));
   } else {
-    parts.push_back(absl::StrCat("step ", FormatCount(static_cast<double>(now.finished_steps))));
+    parts.push_back(absl::StrCat("step ", CountText(static_cast<double>(now.finished_steps))));
   }
   parts.insert(parts.end(), unusual.begin(), unusual.end());
   if (line.examples_per_second > 0)
-    parts.push_back(absl::StrCat(FormatCount(line.examples_per_second), " examples/s"));
+    parts.push_back(absl::StrCat(CountText(line.examples_per_second), " examples/s"));
   if (!line.metrics.empty()) parts.push_back(FormatMetrics(line.metrics));
   if (line.max_staleness > 0) parts.push_back(absl::StrCat("staleness ", line.max_staleness));
   AddTables(now, parts);
@@ -190,13 +170,13 @@ std::string FormatVariables(const Layout& layout) {
   for (const auto& [id, variable] : layout.variables()) {
     Row row{variable.spec.name,
             absl::StrCat(DTypeName(variable.spec.dtype), " ", variable.spec.shape.ToString()),
-            FormatBytes(variable.value_bytes()), ShardList(variable)};
+            BytesText(variable.value_bytes()), ShardList(variable)};
     if (variable.spec.table) {
       row.type = absl::StrCat("dynamic table, width ", variable.spec.shape.dim(1));
       row.bytes = "";
     }
     if (variable.slot_bytes() > 0)
-      absl::StrAppend(&row.bytes, " + ", FormatBytes(variable.slot_bytes()), " slots");
+      absl::StrAppend(&row.bytes, " + ", BytesText(variable.slot_bytes()), " slots");
     name_width = std::max(name_width, row.name.size());
     type_width = std::max(type_width, row.type.size());
     bytes_width = std::max(bytes_width, row.bytes.size());

@@ -13,10 +13,7 @@
 
 namespace divvy {
 
-std::string FormatCount(double count);            // 41234.6 -> "41,235"
-std::string FormatBytes(int64_t bytes);           // 98304 -> "96 KiB"
 std::string FormatLength(absl::Duration length);  // "0.4 s", "12.3 s", "3:05", "1:02:45"
-std::string FormatMetric(double value);           // four significant digits: "0.03127", "0.991"
 
 // Everything that one progress line shows.
 struct ProgressLine {

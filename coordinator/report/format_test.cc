@@ -11,20 +11,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST(FormatTest, CountsHaveCommas) {
-  EXPECT_EQ(FormatCount(0), "0");
-  EXPECT_EQ(FormatCount(999), "999");
-  EXPECT_EQ(FormatCount(41234.6), "41,235");
-  EXPECT_EQ(FormatCount(-1234567), "-1,234,567");
-}
-
-TEST(FormatTest, BytesHaveBinaryUnits) {
-  EXPECT_EQ(FormatBytes(0), "0 B");
-  EXPECT_EQ(FormatBytes(98304), "96 KiB");
-  EXPECT_EQ(FormatBytes(1536), "1.5 KiB");
-  EXPECT_EQ(FormatBytes(int64_t{5} << 30), "5 GiB");
-}
-
 TEST(FormatTest, DurationsAreShort) {
   EXPECT_EQ(FormatLength(absl::Milliseconds(420)), "0.4 s");
   EXPECT_EQ(FormatLength(absl::Seconds(185)), "3:05");

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/completion.h"
 #include "base/log.h"
+#include "base/number_text.h"
 
 namespace divvy {
 namespace {
@@ -249,7 +250,7 @@ Reporter::Reached Reporter::reached() const {
 }
 
 void Reporter::WriteMeans(absl::string_view run, int64_t step, const Metrics& metrics) {
-  std::string where = absl::StrCat("step ", FormatCount(static_cast<double>(step)));
+  std::string where = absl::StrCat("step ", CountText(static_cast<double>(step)));
   if (epochs_) where = absl::StrCat("epoch ", job_->epoch(), "/", *epochs_, "  ", where);
   WriteLine(absl::StrCat(where, "  ", FormatLength(clock_.Elapsed() - began_), "  ", run, ": ",
                          FormatMetrics(Means(metrics))));
@@ -293,10 +294,10 @@ void Reporter::Summarize(int64_t peak_memory_bytes) {
   const CoordinatorSnapshot now = job_->Snapshot();
   // An error has ended the job before any step, and its message needs no summary.
   if (now.finished_steps == 0) return;
-  WriteLine(absl::StrCat(FormatCount(static_cast<double>(now.finished_steps)), " training steps, ",
-                         FormatCount(static_cast<double>(reached().examples)), " examples seen in ",
+  WriteLine(absl::StrCat(CountText(static_cast<double>(now.finished_steps)), " training steps, ",
+                         CountText(static_cast<double>(reached().examples)), " examples seen in ",
                          FormatLength(clock_.Elapsed() - began_), "; peak memory ",
-                         FormatBytes(peak_memory_bytes)));
+                         BytesText(peak_memory_bytes)));
 }
 
 }  // namespace divvy

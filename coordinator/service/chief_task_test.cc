@@ -71,6 +71,19 @@ TEST(CoordinatorStatusTest, NamesTheJobAndTheEpoch) {
   EXPECT_EQ(status.epoch(), 3u);
 }
 
+TEST(CoordinatorStatusTest, TellsHowFarLongWorkIs) {
+  using Work = CoordinatorSnapshot::Work;
+  CoordinatorSnapshot snapshot;
+  EXPECT_FALSE(CoordinatorTaskStatus(CoordinatorOptions(), snapshot, {}).coordinator().has_work());
+  snapshot.work = Work{Work::Kind::kRestore, 1 << 20, 4 << 20, absl::Seconds(2)};
+  const v1::CoordinatorStatus::Work work =
+      CoordinatorTaskStatus(CoordinatorOptions(), snapshot, {}).coordinator().work();
+  EXPECT_EQ(work.text(), "restore 25 % of 4 MiB, 6.0 s left");
+  EXPECT_EQ(work.done(), 1 << 20);
+  EXPECT_EQ(work.total(), 4 << 20);
+  EXPECT_EQ(work.since_ns(), 2'000'000'000);
+}
+
 TEST(CoordinatorStatusTest, TellsWhatTheJobHasReached) {
   CoordinatorSnapshot snapshot;
   v1::TaskStatus status = CoordinatorTaskStatus(CoordinatorOptions(), snapshot, {});
@@ -80,12 +93,14 @@ TEST(CoordinatorStatusTest, TellsWhatTheJobHasReached) {
   snapshot.runs = 8;
   snapshot.counted_runs = 6;
   snapshot.checkpoints.made = 2;
+  snapshot.checkpoints.failing = true;
   snapshot.checkpoints.last_success = absl::FromUnixSeconds(7);
   status = CoordinatorTaskStatus(CoordinatorOptions(), snapshot, {/*examples=*/640, /*loss=*/0.5});
   EXPECT_EQ(status.coordinator().goodput(), 0.75);
   EXPECT_EQ(status.coordinator().examples(), 640);
   EXPECT_EQ(status.coordinator().loss(), 0.5);
   EXPECT_EQ(status.coordinator().checkpoints().made(), 2);
+  EXPECT_TRUE(status.coordinator().checkpoints().failing());
   EXPECT_EQ(status.coordinator().checkpoints().last_success_ns(), 7'000'000'000);
   // Later the same checkpoint has the same time.
   snapshot.at += absl::Seconds(9);

@@ -1,6 +1,7 @@
 #include "coordinator/service/coordinator_status.h"
 
 #include "base/build_info.h"
+#include "coordinator/report/format.h"
 #include "protocol/error.h"
 #include "wire/messages.h"
 
@@ -27,6 +28,7 @@ v1::CoordinatorStatus::Checkpoints CheckpointsOf(const CoordinatorOptions& optio
   v1::CoordinatorStatus::Checkpoints checkpoints;
   checkpoints.set_made(stats.made);
   checkpoints.set_failed(stats.failed);
+  checkpoints.set_failing(stats.failing);
   if (stats.last_success) checkpoints.set_last_success_ns(absl::ToUnixNanos(*stats.last_success));
   checkpoints.set_last_duration_ns(absl::ToInt64Nanoseconds(stats.last_took));
   checkpoints.set_last_bytes(stats.last_bytes);
@@ -78,6 +80,13 @@ v1::TaskStatus CoordinatorTaskStatus(const CoordinatorOptions& options,
   coordinator.set_redo_log_limit_bytes(options.redo_log_bytes);
   coordinator.set_leased_positions(snapshot.leased_positions);
   *coordinator.mutable_checkpoints() = CheckpointsOf(options, snapshot);
+  if (snapshot.work) {
+    v1::CoordinatorStatus::Work& work = *coordinator.mutable_work();
+    work.set_text(FormatWork(*snapshot.work));
+    work.set_done(snapshot.work->done);
+    work.set_total(snapshot.work->total);
+    work.set_since_ns(absl::ToInt64Nanoseconds(snapshot.work->since));
+  }
   if (snapshot.last_checkpoint) coordinator.set_last_checkpoint(snapshot.last_checkpoint->name());
   for (const CoordinatorSnapshot::Table& each : snapshot.tables) {
     v1::CoordinatorStatus::Table& table = *coordinator.add_tables();

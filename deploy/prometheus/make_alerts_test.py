@@ -56,6 +56,7 @@ def healthy(minutes=LENGTH):
         chief("divvy_checkpoint_interval_seconds"): constant(600, minutes),
         chief("divvy_checkpoint_last_success_timestamp_seconds"): "_x9 " + " ".join("%d+0x9" % (600 * i) for i in range(1, minutes // 10 + 1)),
         chief("divvy_checkpoint_failures_total"): constant(0, minutes),
+        chief("divvy_checkpoint_failing"): constant(0, minutes),
         chief("divvy_undurable_steps"): constant(3000, minutes),
     })
     for task in PS:
@@ -196,12 +197,16 @@ CASES = [
     case("no checkpoint is wanted", changed({NEWEST: None, chief("divvy_checkpoint_interval_seconds"): constant(0)}), ["60m", "120m"]),
 
     case("checkpoints fail", changed({chief("divvy_checkpoint_failures_total"): "0x55 2x100"}), ["60m"], "DivvyDiskFailing", CHIEF,
-         "Job digits: a disk fails or is full: 2 checkpoints failed within 15 minutes. Make room; the coordinator's log names the path. "
+         "Job digits: a disk fails or is full, so a checkpoint could not be written. Make room; the coordinator's log names the path. "
          "`divvyctl doctor --checkpoint_dir=DIR` looks at the directory."),
     case("checkpoints fail, and so there is none for long", changed({NEWEST: "_x9 600+0x170", chief("divvy_checkpoint_failures_total"): "0x19 1+1x160"}),
          ["40m", "60m", "90m"], "DivvyDiskFailing", CHIEF, None),
     case("the disk is well again, and there is no checkpoint yet", changed({
         NEWEST: "_x9 600+0x170", chief("divvy_checkpoint_failures_total"): "0x19 1+1x20 21x140"}), ["60m"], "DivvyCheckpointOld", JOB, None),
+    case("checkpoints of each 40 minutes fail, and so there is none for long", changed({
+        NEWEST: None, chief("divvy_checkpoint_interval_seconds"): constant(2400),
+        chief("divvy_checkpoint_failures_total"): "0x39 1x39 2x39 3x39", chief("divvy_checkpoint_failing"): "0x39 1x130"}),
+         ["%dm" % i for i in range(41, 160, 7)], "DivvyDiskFailing", CHIEF, None),
     case("no disk fails: it did, an hour ago", changed({chief("divvy_checkpoint_failures_total"): "0x5 2x150"}), ["65m"]),
 
     case("parameter servers are lost again and again", changed({chief("divvy_recoveries_total", exported_job="ps"): "0x49 0+1x9 9x100"}), ["60m"],

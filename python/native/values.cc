@@ -81,6 +81,18 @@ Tensor Borrowed(const py::array& array, DType dtype, const Shape& shape) {
   return *std::move(tensor);
 }
 
+constexpr char kOwner[] = "divvy.Tensor";  // the name of the capsules that own arrays of ArrayOf
+
+// Whether `array` is one that ArrayOf made, or a view of it. NumPy lets nobody make such an array
+// writable, so its values stay as they are.
+bool IsOfTensor(const py::array& array) {
+  if (array.writeable()) return false;
+  py::object owner = array.base();
+  while (owner && py::isinstance<py::array>(owner))
+    owner = py::reinterpret_borrow<py::array>(owner).base();
+  return owner && PyCapsule_IsValid(owner.ptr(), kOwner) != 0;
+}
+
 // A view of another type may have bytes that are no bool.
 void MakeBools(bool* values, int64_t n) {
   auto* const bytes = reinterpret_cast<unsigned char*>(values);
@@ -101,6 +113,7 @@ Tensor OfArray(py::array array, const std::string& what, Passing passing) {
     array = py::reinterpret_borrow<py::array>(ValuesModule().attr("contiguous")(array));
     if (*dtype != DType::kBool) passing = Passing::kBorrowed;  // nobody else has this copy
   }
+  if (IsOfTensor(array)) passing = Passing::kBorrowed;
   const Shape shape = ShapeOf(array, what);
   if (passing == Passing::kBorrowed && *dtype != DType::kBool && array.size() > 0)
     return Borrowed(array, *dtype, shape);
@@ -236,8 +249,9 @@ py::array ArrayOf(const Tensor& given) {
   std::vector<py::ssize_t> strides(shape.size(), DTypeSize(tensor.dtype()));
   for (size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];
   auto held = std::make_unique<Tensor>(tensor);
-  const py::capsule owner(held.release(),
-                          [](void* tensor) { delete static_cast<Tensor*>(tensor); });
+  const py::capsule owner(held.release(), kOwner, [](PyObject* capsule) {
+    delete static_cast<Tensor*>(PyCapsule_GetPointer(capsule, kOwner));
+  });
   py::array array(py::reinterpret_borrow<py::dtype>(dtype), shape, strides, tensor.data(), owner);
   py::detail::array_proxy(array.ptr())->flags &= ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
   return array;

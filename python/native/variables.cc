@@ -251,10 +251,16 @@ StepScope& StepForGradient(const VariableSpec& spec) {
 void CheckFinite(const VariableSpec& spec, const Tensor& gradient) {
   const float* const values = gradient.data_as<float>();
   const int64_t n = gradient.shape().num_elements();
-  // 0 * x is 0 for each finite x, so that one sum says whether all are.
-  float sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += 0.0f * values[i];
-  if (sum == 0) return;
+  // 0 * x is 0 for each finite x, so that the sums say whether all are. With one sum, each addition
+  // would wait for the one before.
+  constexpr int64_t kSums = 16;
+  float sums[kSums] = {};
+  int64_t done = 0;
+  for (; done + kSums <= n; done += kSums) {
+    for (int64_t i = 0; i < kSums; ++i) sums[i] += 0.0f * values[done + i];
+  }
+  for (; done < n; ++done) sums[0] += 0.0f * values[done];
+  if (std::all_of(sums, sums + kSums, [](float sum) { return sum == 0; })) return;
   const int64_t at =
       std::find_if_not(values, values + n, [](float x) { return std::isfinite(x); }) - values;
   Raise(absl::InvalidArgumentError(absl::StrCat(

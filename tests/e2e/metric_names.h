@@ -58,6 +58,7 @@ inline constexpr ServedMetric kServedMetrics[] = {
     {"divvy_checkpoint_stall_seconds", "histogram", "chief", MetricMoves::kUnderFaults, "each checkpoint"},
     {"divvy_checkpoint_bytes", "gauge", "chief", MetricMoves::kUnderFaults, "the first checkpoint"},
     {"divvy_checkpoint_failures_total", "counter", "chief", MetricMoves::kUnderFaults, "a ps whose disk is full"},
+    {"divvy_checkpoint_failing", "gauge", "chief", MetricMoves::kUnderFaults, "a ps whose disk is full"},
     {"divvy_checkpoint_interval_seconds", "gauge", "chief", MetricMoves::kNever, ""},
     {"divvy_redo_log_bytes", "gauge", "chief", MetricMoves::kUnderFaults, "each step, each checkpoint"},
     {"divvy_redo_log_limit_bytes", "gauge", "chief", MetricMoves::kNever, ""},

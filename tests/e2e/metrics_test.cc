@@ -286,7 +286,7 @@ TEST_F(MetricsTest, EachNameMovesInAClusterThatTrainsUnderFaults) {
   EXPECT_GE(Most("chief", "divvy_recoveries_total"), 2);
 
   cluster_->LimitFiles(PsTask(0), 1000);
-  ScrapeUntilMoved("chief", {"divvy_checkpoint_failures_total"});
+  ScrapeUntilMoved("chief", {"divvy_checkpoint_failures_total", "divvy_checkpoint_failing"});
   cluster_->LimitFiles(PsTask(0), ProcessCluster::kUnlimited);
 
   cluster_->Signal(WorkerTask(0), SIGSTOP);

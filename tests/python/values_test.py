@@ -77,6 +77,22 @@ def test_an_arrived_array_is_read_only_and_outlives_all_else():
         tail[0] = 1
 
 
+def test_nobody_can_change_an_arrived_array_and_it_travels_again_without_a_copy():
+    array = travel({"x": np.arange(12, dtype=np.float32)})["x"]
+    for each in (array, array[3:], array.reshape(3, 4), array.view(np.int32)):
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            each.setflags(write=True)
+        again = travel(each)
+        assert again.tolist() == each.tolist()
+        assert np.shares_memory(again, array)
+    column = array.reshape(3, 4)[:, 1]  # not contiguous
+    assert travel(column).tolist() == [1, 5, 9]
+    copy = array.copy()
+    again = travel(copy)
+    copy[:] = 7
+    assert again.tolist() == list(range(12))
+
+
 def test_changing_an_array_later_changes_nothing_that_travelled():
     array = np.zeros(3)
     arrived = travel(array)

@@ -7,6 +7,7 @@ import divvy
 w = divvy.Variable("w", (4, 3), optimizer=divvy.Sgd(1.0), initializer=0.5)
 count = divvy.Variable("count", (), dtype="int64")
 plain = divvy.Variable("plain", (3,))
+long = divvy.Variable("long", 40, optimizer=divvy.Sgd(1.0))
 half = divvy.Variable("half", (2, 2), dtype="float16", initializer=np.eye(2, dtype=np.float16))
 flags = divvy.Variable("flags", 2, dtype=np.bool_)
 brain = divvy.Variable("brain", (2,), dtype="bfloat16")
@@ -58,6 +59,18 @@ def test_numpy_gives_a_copy_and_read_a_read_only_array():
     assert w.read()[0, 0] == 0.5
     with pytest.raises(ValueError, match="read-only"):
         w.read()[0, 0] = 1
+
+
+def test_what_was_read_may_be_assigned_again():
+    before = w.numpy()
+    w.assign(w.read())
+    assert np.array_equal(w.read(), before)
+    value = w.read()
+    w.assign_add(value)
+    assert np.array_equal(value, before), "an array is not changed by a later write"
+    assert np.array_equal(w.read(), 2 * before)
+    w.assign(value)
+    assert np.array_equal(w.read(), before)
 
 
 def test_rows_are_looked_up_and_scattered():
@@ -190,6 +203,19 @@ def test_a_bad_gradient_fails_the_step_and_changes_nothing(c, kind, error, words
     with pytest.raises(error, match=words):
         run(c, gradients, kind)
     assert np.array_equal(w.read(), np.full((4, 3), 0.5))
+
+
+@divvy.step
+def infinite_at(at):
+    gradient = np.zeros(40, np.float32)
+    gradient[at] = -np.inf
+    long.apply_gradient(gradient)
+
+
+@pytest.mark.parametrize("at", [0, 15, 16, 31, 32, 39])
+def test_an_infinity_is_found_wherever_it_is(c, at):
+    with pytest.raises(ValueError, match='"long" has -inf at element %d' % at):
+        run(c, infinite_at, at)
 
 
 def test_a_nan_may_be_asked_for(c):

@@ -17,9 +17,9 @@
 #include "absl/strings/strip.h"
 #include "base/edit_distance.h"
 #include "base/exit_codes.h"
+#include "base/number_text.h"
 #include "base/status_macros.h"
 #include "cluster/config_json.h"
-#include "coordinator/report/format.h"
 #include "proto/divvy.grpc.pb.h"
 #include "tools/ctl/operate.h"
 #include "tools/ctl/survey.h"
@@ -60,7 +60,7 @@ const std::vector<std::string>& StatsHeader() {
   return header;
 }
 std::vector<std::string> Cells(const TablePartStats& stats) {
-  return {absl::StrCat(stats.rows),     absl::StrCat(stats.waiting), FormatBytes(stats.bytes),
+  return {absl::StrCat(stats.rows),     absl::StrCat(stats.waiting), BytesText(stats.bytes),
           absl::StrCat(stats.admitted), absl::StrCat(stats.refused), absl::StrCat(stats.evicted)};
 }
 std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {

@@ -3,7 +3,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "coordinator/report/format.h"
+#include "base/number_text.h"
 #include "rpc/page_text.h"
 
 namespace divvy {
@@ -16,8 +16,8 @@ std::string DevicesOf(const v1::WorkerStatus& worker) {
     if (!absl::StartsWith(device.device(), "GPU:")) continue;
     gpus.push_back(absl::StrCat(device.device(), " ", device.name()));
     if (device.memory_limit_bytes() == 0) continue;
-    absl::StrAppend(&gpus.back(), " (", FormatBytes(device.memory_bytes()), " of ",
-                    FormatBytes(device.memory_limit_bytes()), ")");
+    absl::StrAppend(&gpus.back(), " (", BytesText(device.memory_bytes()), " of ",
+                    BytesText(device.memory_limit_bytes()), ")");
   }
   if (!gpus.empty()) return absl::StrCat(", on ", absl::StrJoin(gpus, ", "));
   if (worker.devices_size() > 1)
@@ -55,7 +55,7 @@ std::vector<std::string> TableLines(const v1::CoordinatorStatus& coordinator) {
     lines.push_back(absl::StrCat(
         "table ", table.name(), ": ", stats.rows(), " rows",
         table.max_rows() > 0 ? absl::StrCat(" of at most ", table.max_rows()) : "", ", ",
-        FormatBytes(stats.bytes()),
+        BytesText(stats.bytes()),
         stats.waiting() > 0 ? absl::StrCat(", ", stats.waiting(), " keys wait to be admitted") : "",
         stats.evicted() > 0 ? absl::StrCat(", ", stats.evicted(), " evicted") : ""));
     if (stats.refused() > 0)
@@ -74,11 +74,12 @@ std::string Figures(const v1::TaskStatus& status) {
           c.ps_up(), "/", c.num_ps(), ", workers ", c.workers_up(), "/", c.num_workers(),
           c.last_checkpoint().empty()
               ? ""
-              : absl::StrCat(", ", c.last_checkpoint(), " holds ", c.durable_steps(), " steps"));
+              : absl::StrCat(", ", c.last_checkpoint(), " holds ", c.durable_steps(), " steps"),
+          c.has_work() ? absl::StrCat(", ", c.work().text()) : "");
     }
     case v1::TaskStatus::kPs: {
       const v1::PsStatus& ps = status.ps();
-      return absl::StrCat(ps.shards(), " shards, ", FormatBytes(ps.memory_bytes()), ", ",
+      return absl::StrCat(ps.shards(), " shards, ", BytesText(ps.memory_bytes()), ", ",
                           ps.applied_seq(), " commits applied", RowsOfTables(ps));
     }
     case v1::TaskStatus::kWorker: {

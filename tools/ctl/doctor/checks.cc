@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "coordinator/report/format.h"
+#include "base/number_text.h"
 #include "tools/ctl/task_text.h"
 
 namespace divvy::doctor {
@@ -28,7 +28,7 @@ constexpr int kMissedCheckpoints = 3;
 // As `divvyctl gen` gives to containers with GPUs.
 constexpr uint64_t kLeastSharedMemory = uint64_t{1} << 30;
 
-std::string Bytes(uint64_t bytes) { return FormatBytes(static_cast<int64_t>(bytes)); }
+std::string Bytes(uint64_t bytes) { return BytesText(static_cast<int64_t>(bytes)); }
 
 // "ps 1 (ps-1:2222)"
 std::string NameOf(const TaskFacts& task) {
@@ -230,7 +230,7 @@ Findings Budget(const Facts& facts) {
     if (limit <= 0 || static_cast<double>(used) < kMostOfBudget * static_cast<double>(limit))
       return;
     findings.push_back(
-        {absl::StrCat(NameOf(task), " uses ", FormatBytes(used), " of its ", FormatBytes(limit)),
+        {absl::StrCat(NameOf(task), " uses ", BytesText(used), " of its ", BytesText(limit)),
          "new shards and rows that exceed --memory_limit_bytes are refused",
          "`divvyctl resize --ps=N` with more servers, or raise the limit"});
   });

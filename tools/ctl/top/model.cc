@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "coordinator/report/format.h"
+#include "base/number_text.h"
 #include "tools/ctl/task_text.h"
 #include "wire/text.h"
 
@@ -115,7 +115,7 @@ std::optional<double> LoadOf(const TaskReading& task, const Reading& now, const 
 }
 
 std::string RateText(double rate) {
-  return rate < 100 ? absl::StrFormat("%.1f", rate) : FormatCount(rate);
+  return rate < 100 ? absl::StrFormat("%.1f", rate) : CountText(rate);
 }
 
 std::string LoadText(const Row& row) {
@@ -126,11 +126,11 @@ std::string LoadText(const Row& row) {
 }
 
 std::string MemoryText(const v1::TaskStatus& task) {
-  if (task.has_ps()) return FormatBytes(task.ps().memory_bytes());
+  if (task.has_ps()) return BytesText(task.ps().memory_bytes());
   int64_t bytes = 0;
   for (const v1::WorkerStatus::Device& device : task.worker().devices())
     bytes += device.memory_bytes();
-  return bytes == 0 ? "-" : FormatBytes(bytes);
+  return bytes == 0 ? "-" : BytesText(bytes);
 }
 
 std::string WaitText(const v1::TaskStatus::Wait& wait) {
@@ -243,8 +243,8 @@ std::string Joined(const Cells& cells, const std::array<int, 6>& widths, int wid
 std::string CheckpointText(const v1::CoordinatorStatus& job) {
   if (job.last_checkpoint().empty()) return "no checkpoint yet";
   return absl::StrCat(job.last_checkpoint(), " holds ",
-                      FormatCount(static_cast<double>(job.durable_steps())), " steps, ",
-                      FormatCount(static_cast<double>(job.finished_steps() - job.durable_steps())),
+                      CountText(static_cast<double>(job.durable_steps())), " steps, ",
+                      CountText(static_cast<double>(job.finished_steps() - job.durable_steps())),
                       " are in none");
 }
 
@@ -260,14 +260,15 @@ std::vector<Line> HeadOf(const Reading& now, const Reading* before) {
   }
   const v1::CoordinatorStatus& job = chief->task.coordinator();
   const std::optional<double> rate = LoadOf(*chief, now, before);
-  return {{absl::StrCat("job ", absl::StrFormat("%016x", chief->task.job_id()), "  epoch ",
-                        chief->task.epoch(), "  ",
-                        FormatCount(static_cast<double>(job.finished_steps())), " steps",
-                        rate ? absl::StrCat(" (", RateText(*rate), "/s)") : "", "  ", job.queued(),
-                        " queued  ", job.in_flight(), " in flight")},
-          {wire::Escaped(absl::StrCat("ps ", job.ps_up(), "/", job.num_ps(), "  workers ",
-                                      job.workers_up(), "/", job.num_workers(), "  ",
-                                      CheckpointText(job)))}};
+  return {
+      {absl::StrCat("job ", absl::StrFormat("%016x", chief->task.job_id()), "  epoch ",
+                    chief->task.epoch(), "  ", CountText(static_cast<double>(job.finished_steps())),
+                    " steps", rate ? absl::StrCat(" (", RateText(*rate), "/s)") : "", "  ",
+                    job.queued(), " queued  ", job.in_flight(), " in flight")},
+      {wire::Escaped(absl::StrCat("ps ", job.ps_up(), "/", job.num_ps(), "  workers ",
+                                  job.workers_up(), "/", job.num_workers(), "  ",
+                                  CheckpointText(job),
+                                  job.has_work() ? absl::StrCat("  ", job.work().text()) : ""))}};
 }
 
 std::vector<Line> TableOf(const std::vector<Row>& rows, const View& view, int selected, int room) {
@@ -298,7 +299,7 @@ std::vector<Line> DetailsOf(const Row& row, int width) {
     for (const std::string& table : TableLines(task.coordinator())) texts.push_back(table);
     for (const v1::PsStatus::TablePart& table : task.ps().tables())
       texts.push_back(absl::StrCat("table ", table.name(), ": ", table.stats().rows(), " rows, ",
-                                   FormatBytes(table.stats().bytes())));
+                                   BytesText(table.stats().bytes())));
     for (const std::string& finding : row.findings)
       texts.push_back(absl::StrCat("found    ", finding));
     for (const v1::TaskStatus::Wait& wait : task.waits())
