@@ -1,4 +1,4 @@
-"""Chromium opens the status page of a cluster that trains, and after tasks were killed."""
+"""Chromium opens /statusz and /tracez of a cluster that trains, and after tasks were killed."""
 import html
 import os
 import re
@@ -54,18 +54,18 @@ class Page:
         return self
 
 
-def _look(checks, folder, name, browser, task):
+def _look(checks, folder, name, browser, task, path="/statusz"):
     """The page as Chromium gets it from the task. That the page is well formed is asked of a copy,
     because the next page may have other rows."""
-    page = Page(checks, name, browser.document(task.url("/statusz")))
-    with urllib.request.urlopen(task.url("/statusz"), timeout=10) as answer:
+    page = Page(checks, name, browser.document(task.url(path)))
+    with urllib.request.urlopen(task.url(path), timeout=10) as answer:
         served = answer.read().decode()
-    path = os.path.join(folder, "page.html")
-    common.write(path, served)
-    seen = browser.document("file://" + path)
+    copy = os.path.join(folder, "page.html")
+    common.write(copy, served)
+    seen = browser.document("file://" + copy)
 
     def elements(text):
-        return {element: len(re.findall(r"<%s\b" % element, text)) for element in ("table", "tr", "td", "svg", "h1", "h2")}
+        return {element: len(re.findall(r"<%s\b" % element, text)) for element in ("table", "tr", "td", "svg", "rect", "h1", "h2", "h3", "details")}
     # Chromium repairs a page that is not well formed, and has other elements then.
     checks.record("%s is well formed" % name, elements(served) == elements(seen), "%s, and Chromium sees %s" % (elements(served), elements(seen)))
     checks.record(name + " loads nothing else", not re.findall(r"(?:src|href)=\"?https?:", page.document), page.document[:2000])
@@ -105,10 +105,27 @@ def main(checks, screenshot=None):
         page.shows("its state", r"^chief: running\b").shows("the next epoch", r"\bepoch 2\b")
         page.shows("the recoveries", r"\brecoveries 1 of workers, 1 of parameter servers, 1 rewinds, [0-9]+ steps run again")
         page.shows("the warning of the coordinator", r"Warnings .*ps 1 \(unix:\S+\) restarted: the variables it held are gone")
-        # A place for /tracez, which shows where the time of steps went.
         for role, shows in (("ps", r"^ps 0: ready\b"), ("worker", r"^worker 0: [a-z]+\b")):
             _look(checks, folder, "/statusz of " + role + " 0", browser, cluster.tasks()[(role, 0)]).shows("its state", shows)
+        _look_at_traces(checks, folder, browser, cluster)
         if screenshot:
-            browser.screenshot(chief.url("/statusz"), screenshot[0])
-            size = os.path.getsize(screenshot[0])
-            checks.record("the screenshot has %d bytes" % size, 0 < size <= SCREENSHOT_BYTES, "at most %d" % SCREENSHOT_BYTES)
+            _picture(checks, browser, chief.url("/statusz"), screenshot[0])
+            _picture(checks, browser, chief.url("/tracez"), os.path.join(os.path.dirname(screenshot[0]), "tracez.png"), height=700)
+
+
+def _look_at_traces(checks, folder, browser, cluster):
+    tasks = cluster.all_tasks()
+    page = _look(checks, folder, "/tracez of the chief", browser, tasks[("chief", 0)], "/tracez")
+    step = r"\btraining step [0-9]+, worker [0-2]: [0-9.]+ m?u?s, ok "
+    page.shows("steps with their times", step).shows("what a step did", r"\bcompute\b.* \bpull\b.* \bcommit\b")
+    page.shows("the id that other roles know", r"traceparent 00-[0-9a-f]{32}-[0-9a-f]{16}-01; entry [0-9]+")
+    checks.record("/tracez draws the times", page.document.count('<rect class="compute"') > 0, page.document[:2000])
+    _look(checks, folder, "/tracez of worker 0", browser, tasks[("worker", 0)], "/tracez").shows("its steps", r"\btraining step [0-9]+")
+    _look(checks, folder, "/tracez of ps 0", browser, tasks[("ps", 0)], "/tracez").shows(
+        "pulls and commits, with the trace ids of their steps", r"\bcommit [0-9.]+ (?:us|ms|s) .*\b[0-9a-f]{32}\b")
+
+
+def _picture(checks, browser, url, path, height=1100):
+    browser.screenshot(url, path, height=height)
+    size = os.path.getsize(path)
+    checks.record("%s has %d bytes" % (os.path.basename(path), size), 0 < size <= SCREENSHOT_BYTES, "at most %d" % SCREENSHOT_BYTES)
