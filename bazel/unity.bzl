@@ -2,8 +2,8 @@
 
 Headers take two thirds of the time of a compilation, and the sources of a package include nearly
 the same ones. So `cc_library` hands its sources to `unity`, which each BUILD file calls at its end.
-That makes sources that include up to 12 of them, which takes a third of the time of a whole build.
---define=unity=0 compiles each source by itself, which finds an #include that is missing.
+That makes sources that include up to 12 of them. --define=unity=0 compiles each source by itself,
+which finds an #include or a dependency that is missing.
 
 Sources that are compiled together must not define a name twice, also not in an unnamed namespace.
 Packages must not depend on each other in a circle: a library that makes one says unity = False.
@@ -19,13 +19,16 @@ _INCLUDES = "printf '#include \"%s/%%s\"\\n' %s > $@"
 def cc_library(name, srcs = [], hdrs = [], deps = [], unity = True, group = "unity", copts = [], testonly = None, **kwargs):
     """As native.cc_library, compiled with others of its group.
 
+    Unless unity is 0, it has the dependencies of the whole group.
+
     Args:
       name: target name.
       srcs: sources, and headers that only they include.
       hdrs: headers.
       deps: dependencies.
-      unity: False compiles it by itself. So do attributes that are not named here.
-      group: libraries of one group have the same copts. A program contains all of a group or
+      unity: False compiles it by itself. A library with an attribute that is not named here is
+        compiled by itself, too.
+      group: libraries of one group must have the same copts. A program contains all of a group or
         nothing of it.
       copts: as native.cc_library. Without another group than "unity", such a library is compiled
         by itself.
@@ -61,7 +64,12 @@ def cc_library(name, srcs = [], hdrs = [], deps = [], unity = True, group = "uni
 def unity():
     """Makes the library of each group: call it once, after the last cc_library of a BUILD file."""
     groups = {}
+    copts = {}
     for rule in native.existing_rules().values():
+        of_rule = [tag.split(":", 2)[2] for tag in rule["tags"] if tag.startswith("unity") and ":copt:" in tag]
+        for group in {tag.split(":")[0]: None for tag in rule["tags"] if tag.startswith("unity")}:
+            if copts.setdefault(group, of_rule) != of_rule:
+                fail("%s: its copts are %s, and others of group %s have %s" % (rule["name"], of_rule, group, copts[group]))
         for tag in rule["tags"] if rule["kind"] == "cc_library" else []:
             parts = tag.split(":", 2)
             if len(parts) == 3 and parts[0].startswith("unity"):

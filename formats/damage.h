@@ -10,6 +10,7 @@ namespace divvy {
 
 // DATA_LOSS: the file is not what was written. The caller adds the file's name.
 inline absl::Status Damage(absl::string_view what) { return absl::DataLossError(what); }
+// The same of one tensor of the file.
 inline absl::Status DamageOf(absl::string_view tensor, absl::string_view what) {
   return Damage(absl::StrCat("tensor \"", tensor, "\": ", what));
 }

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -78,7 +77,7 @@ const google::protobuf::Message* RoleOf(const v1::TaskStatus& status) {
   return nullptr;
 }
 
-// Every step waits for something shortly: only longer waits are shown at the top.
+// Every step waits for something briefly: only longer waits are shown at the top.
 constexpr int64_t kLeastShownWaitNs = 1'000'000'000;
 
 // ---- parts of the page --------------------------------------------------------------------------
@@ -103,7 +102,7 @@ std::string JobRows(const v1::CoordinatorStatus& job, absl::Time now) {
                            : "")),
       Row("examples",
           absl::StrCat(job.examples(), "; ", NumberText(job.examples_per_second()), "/s")));
-  if (job.has_work()) absl::StrAppend(&rows, Row("at work", job.work().text()));
+  if (job.has_work()) absl::StrAppend(&rows, Row("long work", job.work().text()));
   if (job.has_loss()) absl::StrAppend(&rows, Row("loss", NumberText(job.loss())));
   const v1::CoordinatorStatus::Checkpoints& saved = job.checkpoints();
   std::string checkpoints = absl::StrCat(saved.made(), " made, ", saved.failed(), " failed");

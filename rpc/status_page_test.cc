@@ -106,7 +106,7 @@ TEST(StatusPageTest, AShortWaitIsNotShownAtTheTop) {
   EXPECT_THAT(
       HtmlOf(chief, PageContext()),
       AllOf(HasSubstr("<p class=\"wait\">waits for ps 1 (1.0 s)</p>"), Not(HasSubstr("ps 2 (")),
-            HasSubstr("<th>at work</th><td>restore 45 % of 2.6 GiB</td>")));
+            HasSubstr("<th>long work</th><td>restore 45 % of 2.6 GiB</td>")));
 }
 
 TEST(StatusPageTest, APictureIsALine) {

@@ -74,7 +74,8 @@ void AddCheckpoints(const v1::CoordinatorStatus::Checkpoints& status, Adder& add
             static_cast<double>(status.last_bytes()));
   add.Counter("divvy_checkpoint_failures_total", "Checkpoints that failed because of a disk.",
               status.failed());
-  add.Gauge("divvy_checkpoint_failing", "1: the last attempt failed because of a disk.",
+  add.Gauge("divvy_checkpoint_failing",
+            "1: a checkpoint failed because of a disk, and none has been made since.",
             status.failing() ? 1 : 0);
   add.Gauge("divvy_checkpoint_interval_seconds",
             "The interval of checkpoints; 0: only on request and at the end.",

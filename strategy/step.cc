@@ -13,7 +13,7 @@
 namespace divvy {
 namespace {
 
-struct Steps {
+struct StepTable {
   internal::NamedRegistry<RegisteredStep> steps{"step"};
   Mutex mu;
   bool sealed DIVVY_GUARDED_BY(mu) = false;
@@ -21,42 +21,42 @@ struct Steps {
 };
 
 // Never destroyed, so the order of initialisation and destruction does not matter.
-Steps& TheSteps() {
-  static Steps* const registry = new Steps();
-  return *registry;
+StepTable& TheStepTable() {
+  static StepTable* const table = new StepTable();
+  return *table;
 }
 
 bool IsLate(absl::string_view name) {
-  Steps& registry = TheSteps();
-  MutexLock lock(registry.mu);
-  return registry.late.count(name) > 0;
+  StepTable& table = TheStepTable();
+  MutexLock lock(table.mu);
+  return table.late.count(name) > 0;
 }
 
 }  // namespace
 
 void StepRegistry::Add(RegisteredStep step) {
-  Steps& registry = TheSteps();
+  StepTable& table = TheStepTable();
   const std::string name = step.name;
   {
-    MutexLock lock(registry.mu);
-    if (registry.sealed) registry.late.insert(name);
+    MutexLock lock(table.mu);
+    if (table.sealed) table.late.insert(name);
   }
-  registry.steps.Add(name, std::move(step));
+  table.steps.Add(name, std::move(step));
 }
 
 void StepRegistry::Seal() {
-  Steps& registry = TheSteps();
-  MutexLock lock(registry.mu);
-  registry.sealed = true;
+  StepTable& table = TheStepTable();
+  MutexLock lock(table.mu);
+  table.sealed = true;
 }
 
 const RegisteredStep* StepRegistry::Find(absl::string_view name) {
-  return TheSteps().steps.Find(name);
+  return TheStepTable().steps.Find(name);
 }
 
 std::vector<const RegisteredStep*> StepRegistry::All() {
   std::vector<const RegisteredStep*> all;
-  for (const std::string& name : TheSteps().steps.names()) all.push_back(Find(name));
+  for (const std::string& name : TheStepTable().steps.names()) all.push_back(Find(name));
   return all;
 }
 
@@ -67,11 +67,11 @@ absl::StatusOr<const RegisteredStep*> StepRegistry::Get(absl::string_view name) 
                      "\" was constructed after main began, so other processes do not know it: "
                      "define it const at namespace scope"));
   }
-  return TheSteps().steps.Get(name);
+  return TheStepTable().steps.Get(name);
 }
 
 absl::Status StepRegistry::Validate() {
-  const std::vector<std::string> problems = TheSteps().steps.problems();
+  const std::vector<std::string> problems = TheStepTable().steps.problems();
   return problems.empty() ? absl::OkStatus()
                           : absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
 }

@@ -17,7 +17,7 @@ namespace divvy {
 struct CheckpointStats {
   // How many are on the disk, or were; and how many attempts failed because of a disk.
   int64_t made = 0, failed = 0;
-  // Whether the last attempt failed because of a disk.
+  // Whether an attempt failed because of a disk, and no checkpoint has been made since.
   bool failing = false;
   // Clock::WallTime() when the last one was complete.
   std::optional<absl::Time> last_success;

@@ -1,7 +1,6 @@
 #include "coordinator/report/format.h"
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

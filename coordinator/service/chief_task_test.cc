@@ -75,6 +75,8 @@ TEST(CoordinatorStatusTest, TellsHowFarLongWorkIs) {
   using Work = CoordinatorSnapshot::Work;
   CoordinatorSnapshot snapshot;
   EXPECT_FALSE(CoordinatorTaskStatus(CoordinatorOptions(), snapshot, {}).coordinator().has_work());
+  snapshot.work = Work{Work::Kind::kCheckpoint, 1 << 20, 4 << 20, absl::Milliseconds(999)};
+  EXPECT_FALSE(CoordinatorTaskStatus(CoordinatorOptions(), snapshot, {}).coordinator().has_work());
   snapshot.work = Work{Work::Kind::kRestore, 1 << 20, 4 << 20, absl::Seconds(2)};
   const v1::CoordinatorStatus::Work work =
       CoordinatorTaskStatus(CoordinatorOptions(), snapshot, {}).coordinator().work();

@@ -80,7 +80,7 @@ v1::TaskStatus CoordinatorTaskStatus(const CoordinatorOptions& options,
   coordinator.set_redo_log_limit_bytes(options.redo_log_bytes);
   coordinator.set_leased_positions(snapshot.leased_positions);
   *coordinator.mutable_checkpoints() = CheckpointsOf(options, snapshot);
-  if (snapshot.work) {
+  if (snapshot.work && IsWorthSaying(*snapshot.work)) {
     v1::CoordinatorStatus::Work& work = *coordinator.mutable_work();
     work.set_text(FormatWork(*snapshot.work));
     work.set_done(snapshot.work->done);

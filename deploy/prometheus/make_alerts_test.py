@@ -196,13 +196,16 @@ CASES = [
         NEWEST: "_x9 600+0x59 4800+0x110", chief("divvy_undurable_steps"): "0x69 3000x110"}), ["%dm" % i for i in range(60, 85)]),
     case("no checkpoint is wanted", changed({NEWEST: None, chief("divvy_checkpoint_interval_seconds"): constant(0)}), ["60m", "120m"]),
 
-    case("checkpoints fail", changed({chief("divvy_checkpoint_failures_total"): "0x55 2x100"}), ["60m"], "DivvyDiskFailing", CHIEF,
+    case("checkpoints fail", changed({chief("divvy_checkpoint_failures_total"): "0x55 2x100", chief("divvy_checkpoint_failing"): "0x55 1x100"}), ["60m"], "DivvyDiskFailing", CHIEF,
          "Job digits: a disk fails or is full, so a checkpoint could not be written. Make room; the coordinator's log names the path. "
          "`divvyctl doctor --checkpoint_dir=DIR` looks at the directory."),
-    case("checkpoints fail, and so there is none for long", changed({NEWEST: "_x9 600+0x170", chief("divvy_checkpoint_failures_total"): "0x19 1+1x160"}),
+    case("checkpoints fail, and so there is none for long", changed({
+        NEWEST: "_x9 600+0x170", chief("divvy_checkpoint_failures_total"): "0x19 1+1x160", chief("divvy_checkpoint_failing"): "0x19 1x160"}),
          ["40m", "60m", "90m"], "DivvyDiskFailing", CHIEF, None),
-    case("the disk is well again, and there is no checkpoint yet", changed({
-        NEWEST: "_x9 600+0x170", chief("divvy_checkpoint_failures_total"): "0x19 1+1x20 21x140"}), ["60m"], "DivvyCheckpointOld", JOB, None),
+    case("checkpoints failed, and none is tried any more", changed({
+        NEWEST: "_x9 600+0x170", chief("divvy_checkpoint_failures_total"): "0x19 1+1x20 21x140", chief("divvy_checkpoint_failing"): "0x19 1x160"}),
+         ["60m", "120m"], "DivvyDiskFailing", CHIEF, None),
+    case("one checkpoint failed between two scrapes", changed({chief("divvy_checkpoint_failures_total"): "0x55 1x100"}), ["60m"], "DivvyDiskFailing", CHIEF, None),
     case("checkpoints of each 40 minutes fail, and so there is none for long", changed({
         NEWEST: None, chief("divvy_checkpoint_interval_seconds"): constant(2400),
         chief("divvy_checkpoint_failures_total"): "0x39 1x39 2x39 3x39", chief("divvy_checkpoint_failing"): "0x39 1x130"}),

@@ -83,14 +83,21 @@ Tensor Borrowed(const py::array& array, DType dtype, const Shape& shape) {
 
 constexpr char kOwner[] = "divvy.Tensor";  // the name of the capsules that own arrays of ArrayOf
 
-// Whether `array` is one that ArrayOf made, or a view of it. NumPy lets nobody make such an array
-// writable, so its values stay as they are.
-bool IsOfTensor(const py::array& array) {
-  if (array.writeable()) return false;
+// The tensor of which `array` has all elements, if ArrayOf made the array or it is a view of such a
+// one: NumPy lets nobody make these writable. Nullopt: the values must be copied. A part would keep
+// the whole in memory, uncounted.
+std::optional<Tensor> Shared(const py::array& array, DType dtype, const Shape& shape) {
+  if (array.writeable()) return std::nullopt;
   py::object owner = array.base();
   while (owner && py::isinstance<py::array>(owner))
     owner = py::reinterpret_borrow<py::array>(owner).base();
-  return owner && PyCapsule_IsValid(owner.ptr(), kOwner) != 0;
+  if (!owner || PyCapsule_IsValid(owner.ptr(), kOwner) == 0) return std::nullopt;
+  const auto& tensor = *static_cast<const Tensor*>(PyCapsule_GetPointer(owner.ptr(), kOwner));
+  // The addresses differ if somebody has given the array other memory (ndarray.__setstate__).
+  if (array.data() != tensor.data() || dtype != tensor.dtype() ||
+      shape.num_elements() != tensor.shape().num_elements())
+    return std::nullopt;
+  return ValueOf(tensor.Reshape(shape));
 }
 
 // A view of another type may have bytes that are no bool.
@@ -113,8 +120,8 @@ Tensor OfArray(py::array array, const std::string& what, Passing passing) {
     array = py::reinterpret_borrow<py::array>(ValuesModule().attr("contiguous")(array));
     if (*dtype != DType::kBool) passing = Passing::kBorrowed;  // nobody else has this copy
   }
-  if (IsOfTensor(array)) passing = Passing::kBorrowed;
   const Shape shape = ShapeOf(array, what);
+  if (std::optional<Tensor> shared = Shared(array, *dtype, shape)) return *std::move(shared);
   if (passing == Passing::kBorrowed && *dtype != DType::kBool && array.size() > 0)
     return Borrowed(array, *dtype, shape);
   Tensor tensor = ValueOf(Tensor::Uninitialized(*dtype, shape));

@@ -19,6 +19,7 @@ namespace py = pybind11;
 // How an array becomes a tensor.
 //   kCopied    its values are copied, so the program may change the array afterwards
 //   kBorrowed  no copy if the array is contiguous: the caller promises that nobody changes it
+// An array that ArrayOf made is never copied, whatever its shape is now: nobody may change it.
 enum class Passing { kCopied, kBorrowed };
 
 // The tensor of a number, a NumPy array, or anything that divvy._values.as_array makes an array of

@@ -78,19 +78,45 @@ def test_an_arrived_array_is_read_only_and_outlives_all_else():
 
 
 def test_nobody_can_change_an_arrived_array_and_it_travels_again_without_a_copy():
+    for given in (np.arange(12, dtype=np.float32), np.arange(12) % 2 == 0):
+        array = travel({"x": given})["x"]
+        for each in (array, array[:], array.reshape(3, 4)):
+            with pytest.raises(ValueError, match="WRITEABLE"):
+                each.setflags(write=True)
+            again = travel(each)
+            assert again.tolist() == each.tolist() and again.dtype == each.dtype
+            assert np.shares_memory(again, array)
+
+
+def test_views_of_another_type_or_order_are_copied():
     array = travel({"x": np.arange(12, dtype=np.float32)})["x"]
-    for each in (array, array[3:], array.reshape(3, 4), array.view(np.int32)):
-        with pytest.raises(ValueError, match="WRITEABLE"):
-            each.setflags(write=True)
-        again = travel(each)
-        assert again.tolist() == each.tolist()
-        assert np.shares_memory(again, array)
-    column = array.reshape(3, 4)[:, 1]  # not contiguous
-    assert travel(column).tolist() == [1, 5, 9]
-    copy = array.copy()
+    assert travel(array.view(np.int32)).tolist() == array.view(np.int32).tolist()
+    assert travel(array.reshape(3, 4).T).tolist() == array.reshape(3, 4).T.tolist()
+    assert travel(array[::-1]).tolist() == array[::-1].tolist()
+    arrived = travel({"x": np.array([0, 2, 1], np.uint8)})["x"]
+    assert travel(arrived.view(np.bool_)).view(np.uint8).tolist() == [0, 1, 1]
+
+
+def test_what_was_copied_by_the_program_is_copied_when_it_travels():
+    copy = travel(np.arange(3.0)).copy()
     again = travel(copy)
     copy[:] = 7
-    assert again.tolist() == list(range(12))
+    assert again.tolist() == [0, 1, 2]
+
+
+def test_a_part_does_not_keep_the_whole_in_memory():
+    array = travel({"x": np.arange(1000.0)})["x"]
+    part = travel(array[:999])
+    assert part.tolist() == list(range(999)) and not np.shares_memory(part, array)
+
+
+def test_an_array_that_was_given_other_memory_is_copied():
+    array = travel({"x": np.arange(12.0)})["x"]
+    view = array[:]
+    view.__setstate__((1, (12,), np.dtype(np.float64), False, bytes(96)))
+    again = travel(view)
+    view[:] = 5
+    assert again.tolist() == [0] * 12
 
 
 def test_changing_an_array_later_changes_nothing_that_travelled():

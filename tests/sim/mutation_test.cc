@@ -316,7 +316,7 @@ uint64_t FirstSeedThatFails(Rule rule, SimConfig (*config)(uint64_t seed) = Roug
   return found;
 }
 
-// No rule needs these to be found.
+// No mutation uses these configurations.
 TEST(MutationTest, SeedsOfRowsAndCellsPass) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     for (const auto config : {WithRows, WithCells}) {

@@ -16,6 +16,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class Status : public v1::Admin::CallbackService {
  public:
@@ -151,6 +152,18 @@ TEST(StatusTest, WhatATaskSaysForgesNoRowAndCommandsNoTerminal) {
   const std::string shown = Shown(status);
   EXPECT_THAT(shown, HasSubstr("ready\\x0aps 7"));
   EXPECT_EQ(shown.find_first_of("\x1b\r\x07"), shown.npos);
+}
+
+TEST(StatusTest, LongWorkIsToldWithHowFarItIs) {
+  v1::TaskStatus status;
+  status.set_job(v1::CHIEF);
+  EXPECT_THAT(Shown(status), Not(HasSubstr("restore")));
+  v1::CoordinatorStatus::Work& work = *status.mutable_coordinator()->mutable_work();
+  work.set_text("restore 45 % of 2.6 GiB, 12.2 s left");
+  work.set_done(45);
+  work.set_total(100);
+  EXPECT_THAT(Shown(status), HasSubstr(", restore 45 % of 2.6 GiB, 12.2 s left\n"));
+  EXPECT_THAT(Shown(status, As::kJson), HasSubstr("\"done\":\"45\",\"total\":\"100\""));
 }
 
 TEST(StatusTest, WhatIsWaitedForIsToldWithItsTimeOnceThereIsSome) {

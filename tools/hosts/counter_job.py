@@ -1,5 +1,5 @@
-"""A job of tests/e2e:counter_program whose tasks are not as on one machine. Whatever happens, the
-counters must be exact at the end, and every task must exit with 0."""
+"""A job of tests/e2e:counter_program whose tasks have networks or mounts of their own. Whatever
+happens, the counters must be exact at the end, and every task must exit with 0."""
 import json
 import os
 import re
@@ -123,7 +123,7 @@ class CounterJob:
             self.start(name)
 
     def may_end(self, name, code):
-        """Whether this exit code is what the scenario must lead to. The task is started again."""
+        """Whether this exit code is what the scenario may lead to. The task is then started again."""
         return False
 
     def kill(self, name):
@@ -158,7 +158,7 @@ class CounterJob:
 
 
 def run(name, make_job, act):
-    """One scenario: prints its line. `make_job` and `act` get the scratch folder and the job."""
+    """One scenario: prints its line. make_job() gives the job, and act(job) is what happens."""
     job = None
     try:
         job = make_job()

@@ -13,6 +13,7 @@ namespace {
 
 using testing::AllOf;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -100,6 +101,12 @@ TEST(TopModelTest, ShowsTheJobAndARowForEachTask) {
             "2  ps 0      ready    40.0 commits/s  1.5 MiB\n"
             "3  worker 0  ready    5.0 steps/s     -        runs train\n"
             "4  worker 1  ready    200 steps/s     -        runs train");
+}
+
+TEST(TopModelTest, LongWorkIsShownWithHowFarItIs) {
+  Reading now = kNow;
+  now.tasks[0].task.mutable_coordinator()->mutable_work()->set_text("restore 45 % of 2.6 GiB");
+  EXPECT_THAT(Draw(now, &kBefore, Wide())[1].text, EndsWith("in none  restore 45 % of 2.6 GiB"));
 }
 
 TEST(TopModelTest, TheFirstReadingHasNoRates) {
