@@ -7,7 +7,6 @@ import subprocess
 import threading
 import time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 PATIENCE_S = 120
 STEPS_OF_ROUND = 20
 
@@ -22,17 +21,6 @@ def command(*words):
     if done.returncode != 0:
         raise Failure("%s: %s" % (" ".join(words), done.stdout.strip()))
     return done.stdout
-
-
-def build(*targets):
-    """Returns the folder of what Bazel has built, or DIVVY_BIN, which has it."""
-    if os.environ.get("DIVVY_BIN"):
-        return os.environ["DIVVY_BIN"]
-    bazel = os.environ.get("BAZEL", "bazel")
-    subprocess.run([bazel, "build", *targets], cwd=ROOT, check=True, stdin=subprocess.DEVNULL)
-    return subprocess.run([bazel, "info", "bazel-bin"], cwd=ROOT, check=True,
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          universal_newlines=True).stdout.strip()
 
 
 class Task:

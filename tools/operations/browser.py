@@ -6,6 +6,8 @@ import signal
 import subprocess
 import urllib.request
 
+from built import built
+
 from . import common
 from .cluster import LaunchedCluster
 
@@ -79,7 +81,7 @@ def _await_text(browser, task, pattern):
 def main(checks, screenshot=None):
     """`screenshot`: [the path of a PNG to write]."""
     common.debian("usr/lib/chromium/chromium", "chromium")
-    bin_folder = common.binaries("//examples:digits", "//tools:divvyctl")
+    bin_folder = built("//examples:digits", "//tools:divvyctl")
     with common.scratch() as folder, LaunchedCluster(
             folder, bin_folder, PROGRAM, ["--epochs=1000000", "--data=" + os.path.join(common.ROOT, "examples/data/digits.csv.gz"),
                                           "--checkpoint_every=5s", "--report_every=1s", "--memory_limit_bytes=100000000"],

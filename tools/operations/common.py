@@ -54,16 +54,6 @@ def unpacked_environment(**more):
     return dict(os.environ, LD_LIBRARY_PATH=":".join([LIBRARIES] + [os.path.join(LIBRARIES, each) for each in ("pulseaudio", "slurm-wlm")]), **more)
 
 
-def binaries(*targets):
-    """The folder of built targets. DIVVY_BIN names one; nothing is built then."""
-    if os.environ.get("DIVVY_BIN"):
-        return os.path.realpath(os.environ["DIVVY_BIN"])
-    bazel = os.environ.get("BAZEL", "bazel")
-    subprocess.run([bazel, "build", *targets], cwd=ROOT, stdin=subprocess.DEVNULL, check=True)
-    return subprocess.run([bazel, "info", "bazel-bin"], cwd=ROOT, stdin=subprocess.DEVNULL, check=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, universal_newlines=True).stdout.strip()
-
-
 def write(path, content):
     """Readers see the old content or the new one."""
     with open(path + ".new", "w", encoding="utf-8") as file:

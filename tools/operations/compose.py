@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import sys
 
+from built import built
+
 from . import common
 
 # Of 45 steps each: more than the test needs.
@@ -100,7 +102,7 @@ def main(checks):
         _again_with_an_engine(checks)
         return
     common.debian("usr/bin/prometheus")
-    bin_folder = common.binaries("//tools:divvyctl")
+    bin_folder = built("//tools:divvyctl")
     tags = ["divvy-digits:operations%d" % os.getpid(), "divvy-prometheus:operations%d" % os.getpid()]
     with common.scratch() as folder:
         os.chmod(folder, 0o755)

@@ -7,6 +7,8 @@ import subprocess
 import threading
 import time
 
+from built import built
+
 from . import common
 from .certificates import replace_by_short_one
 from .cluster import LaunchedCluster, TlsCluster
@@ -305,7 +307,7 @@ NAMES = tuple(fault.alert for fault in FAULTS)
 def main(checks, only=None):
     """`only`: those of NAMES whose faults are tried; None: all, and the healthy job."""
     common.debian("usr/bin/prometheus")
-    bin_folder = common.binaries("//tools/operations:faulty_program", "//tools:divvyctl")
+    bin_folder = built("//tools/operations:faulty_program", "//tools:divvyctl")
     rows = []
     for kind in FAULTS:
         fault = kind()

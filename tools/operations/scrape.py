@@ -4,6 +4,8 @@ import ssl
 import time
 import urllib.request
 
+from built import built
+
 from . import common
 from .cluster import LaunchedCluster, TlsCluster
 from .faults import PROGRAM
@@ -54,6 +56,6 @@ def _over_tls(checks, bin_folder):
 
 def main(checks):
     common.debian("usr/bin/prometheus")
-    bin_folder = common.binaries("//tools/operations:faulty_program", "//tools:divvyctl")
+    bin_folder = built("//tools/operations:faulty_program", "//tools:divvyctl")
     _metrics(checks, bin_folder)
     _over_tls(checks, bin_folder)

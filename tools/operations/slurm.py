@@ -8,6 +8,8 @@ import signal
 import socket
 import subprocess
 
+from built import built
+
 from . import common
 
 # Of 45 steps each.
@@ -178,7 +180,7 @@ def main(checks):
     common.debian("usr/sbin/slurmd-wlm", "slurmd")
     if os.geteuid() != 0:
         raise common.Skipped("slurmd runs jobs as root alone")
-    bin_folder = common.binaries("//examples:digits", "//tools:divvyctl")
+    bin_folder = built("//examples:digits", "//tools:divvyctl")
     with common.scratch() as folder:
         os.chmod(folder, 0o755)
         with Slurm(folder) as slurm:

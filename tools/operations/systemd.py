@@ -7,6 +7,8 @@ import signal
 import socket
 import subprocess
 
+from built import built
+
 from . import common
 from .cluster import free_addresses
 
@@ -100,6 +102,6 @@ def _units(checks, bin_folder):
 
 
 def main(checks):
-    bin_folder = common.binaries("//tools/operations:faulty_program", "//tools:divvyctl")
+    bin_folder = built("//tools/operations:faulty_program", "//tools:divvyctl")
     _units(checks, bin_folder)
     _tasks_tell(checks, bin_folder)
