@@ -1,5 +1,5 @@
 // Removes duplicates from ids, so that each row of a table is sent once, and gradients of rows with
-// equal ids are summed where they are computed. Private to ops/.
+// equal ids are summed where they are computed. For ops/ and for the Python package.
 #ifndef DIVVY_OPS_UNIQUE_IDS_H_
 #define DIVVY_OPS_UNIQUE_IDS_H_
 

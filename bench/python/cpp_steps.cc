@@ -38,14 +38,15 @@ absl::Status ReadAndWrite(WorkerContext& worker) {
 }
 const Step kReadAndWrite("variable", ReadAndWrite);
 
-const Tensor& Ids() {
-  static const Tensor& ids = *[] {
-    std::vector<int64_t> drawn;
+// A new tensor, as a batch has one: what is known of another tensor's duplicates does not help.
+Tensor Ids() {
+  static const std::vector<int64_t>& drawn = *[] {
+    auto* const ids = new std::vector<int64_t>();
     for (int64_t i = 0; i < kIds; ++i)
-      drawn.push_back(static_cast<int64_t>(MixSeeds(1, static_cast<uint64_t>(i)) % kKeys));
-    return new Tensor(Tensor::Vector<int64_t>(drawn));
+      ids->push_back(static_cast<int64_t>(MixSeeds(1, static_cast<uint64_t>(i)) % kKeys));
+    return ids;
   }();
-  return ids;
+  return Tensor::Vector<int64_t>(drawn);
 }
 
 absl::Status LookUp(WorkerContext& worker) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "ops/unique_ids.h"
 #include "python/native/errors.h"
 #include "python/native/job.h"
 #include "python/native/step_scope.h"
@@ -76,40 +78,18 @@ Tensor IdsOf(const py::object& given, const std::string& what) {
 
 // ---- reads --------------------------------------------------------------------------------------
 
-// The distinct ids, ascending, and where each of `ids` is among them.
-struct Distinct {
-  Tensor ids;
-  std::vector<int64_t> places;  // empty: `ids` is distinct and ascending already
-};
-
-Distinct DistinctOf(const Tensor& ids) {
-  const auto* const begin = ids.data_as<int64_t>();
-  const int64_t n = ids.shape().num_elements();
-  if (std::adjacent_find(begin, begin + n, std::greater_equal<int64_t>()) == begin + n)
-    return {ids, {}};
-  std::vector<int64_t> order(begin, begin + n);
-  std::sort(order.begin(), order.end());
-  order.erase(std::unique(order.begin(), order.end()), order.end());
-  Distinct distinct{Tensor::Vector<int64_t>(absl::MakeConstSpan(order)), {}};
-  distinct.places.reserve(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i)
-    distinct.places.push_back(std::lower_bound(order.begin(), order.end(), begin[i]) -
-                              order.begin());
-  return distinct;
-}
-
-absl::StatusOr<Tensor> Expanded(const Tensor& rows, const Distinct& distinct) {
-  if (distinct.places.empty()) return rows;
-  const int64_t n = static_cast<int64_t>(distinct.places.size());
+// The row of each id, from the rows of the unique ones.
+absl::StatusOr<Tensor> Expanded(const Tensor& rows, const internal::UniqueIds& unique) {
+  const int64_t n = unique.num_ids();
+  DIVVY_ASSIGN_OR_RETURN(const Tensor places, unique.PlacesOn(Device()));
   DIVVY_ASSIGN_OR_RETURN(Tensor all, Tensor::Uninitialized(rows.dtype(), rows.shape().WithRows(n)));
   const size_t row_bytes =
       static_cast<size_t>(rows.shape().row_elements() * DTypeSize(rows.dtype()));
   const char* const from = static_cast<const char*>(rows.data());
+  const auto* const place = places.data_as<int64_t>();
   char* to = all.fresh_data<char>();
-  for (const int64_t place : distinct.places) {
-    std::memcpy(to, from + static_cast<size_t>(place) * row_bytes, row_bytes);
-    to += row_bytes;
-  }
+  for (int64_t i = 0; i < n; ++i, to += row_bytes)
+    std::memcpy(to, from + static_cast<size_t>(place[i]) * row_bytes, row_bytes);
   return all;
 }
 
@@ -121,12 +101,15 @@ absl::StatusOr<Tensor> RowsHere(const VariableSpec& spec, const Tensor& ids) {
     return variable.Rows(ids);
   }
   DIVVY_ASSIGN_OR_RETURN(Tensor flat, ids.Reshape({-1}));
-  const Distinct distinct = DistinctOf(flat);
+  const std::shared_ptr<const internal::UniqueIds> unique = internal::UniqueOf(flat);
   ReadRequest request;
   request.name = spec.name;
-  request.ids = distinct.ids;
+  request.ids = unique != nullptr ? unique->unique() : flat;
   DIVVY_RETURN_IF_ERROR(step->replica().Read(absl::MakeSpan(&request, 1)));
-  DIVVY_ASSIGN_OR_RETURN(Tensor rows, Expanded(request.value, distinct));
+  Tensor rows = request.value;
+  if (unique != nullptr) {
+    DIVVY_ASSIGN_OR_RETURN(rows, Expanded(request.value, *unique));
+  }
   return rows.Reshape(spec.shape.WithRowsOf(ids.shape().dims()));
 }
 
@@ -341,6 +324,12 @@ void DefineVariables(py::module_& module) {
   module.def("create", &Create);
   module.def("read_all", &ReadAll);
   module.def("lookup", &Lookup);
+  module.def(
+      "own_ids",
+      [](const VariableSpec& spec, const py::object& ids) {
+        return ArrayOf(IdsOf(ids, absl::StrCat(Quoted(spec), ".lookup: the ids")));
+      },
+      "The ids as int64. If lookup and apply_row_gradients get them, duplicates are found once.");
   module.def("assign", [](const VariableSpec& spec, const py::object& value) {
     Write(spec, value, "assign", &Variable::Assign);
   });

@@ -48,13 +48,13 @@ class Embedding(_Scalable):
         if isinstance(ids, torch.Tensor):
             device = ids.device
             ids = ids.detach().cpu().numpy()
+        ids = _divvy.own_ids(self.table._spec, ids)
         rows = tensors(self.table.lookup(ids), "the rows of %r" % self)
         if device is not None:
             rows = rows.to(device)
         if step is not None and self._is_trainable and torch.is_grad_enabled():
             rows.requires_grad_()
-            # A copy, since the caller may change its ids before the step ends.
-            self._lookups.append((np.array(ids, dtype=np.int64).ravel(), rows))
+            self._lookups.append((ids.ravel(), rows))
         return rows
 
     def __repr__(self):
