@@ -35,7 +35,7 @@ TEST(StatusPageTest, ShowsATask) {
   context.serving = false;
   EXPECT_THAT(HtmlOf(Ps(), context),
               AllOf(HasSubstr("<h1>ps 3: loading, not serving</h1>"), HasSubstr("y&#39; (2.5 s)"),
-                    HasSubstr("5.0 GiB of 8.0 GiB"),
+                    HasSubstr("5 GiB of 8 GiB"),
                     HasSubstr("<th>memory bytes</th><td>5368709120</td>")));
 }
 
