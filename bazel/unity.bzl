@@ -36,7 +36,9 @@ def cc_library(name, srcs = [], hdrs = [], deps = [], unity = True, group = "uni
       **kwargs: passed on to native.cc_library.
     """
     visibility = kwargs.pop("visibility", None)
-    alone = kwargs or type(srcs) != "list" or type(deps) != "list" or (copts and group == "unity")
+    # What a rule makes may be a library.
+    made = [src for src in srcs if ":" in src] if type(srcs) == "list" else []
+    alone = made or kwargs or type(srcs) != "list" or type(deps) != "list" or (copts and group == "unity")
     if alone or not unity:
         native.cc_library(name = name, srcs = srcs, hdrs = hdrs, deps = deps, copts = copts, testonly = testonly, visibility = visibility, **kwargs)
         return
