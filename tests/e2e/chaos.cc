@@ -29,7 +29,8 @@ namespace {
 
 // How long the first round of steps, or one after a fault, may take.
 constexpr absl::Duration kUntilItCounts = absl::Seconds(60);
-constexpr absl::Duration kUntilItEnds = absl::Seconds(60);
+// With --keys the program counts on until a pass of eviction has come to a row that is 0.
+constexpr absl::Duration kUntilItEnds = absl::Minutes(3);
 // Longer than the coordinator waits for a silent worker.
 constexpr absl::Duration kLongPause = absl::Milliseconds(6500);
 // How long the job may take to notice that a disk is full, or has room again.
