@@ -12,6 +12,7 @@
 #include "kernels/duplicates.h"
 #include "kernels/elements.h"
 #include "kernels/halves.h"
+#include "kernels/not_finite.h"
 #include "kernels/value_histogram.h"
 
 namespace divvy {
@@ -370,6 +371,32 @@ TEST(ValueHistogramTest, WhatIsNotFiniteIsLeftOut) {
   EXPECT_EQ(HistogramOf(data, 2).high, 2);
   EXPECT_EQ(HistogramOf(Tensor::Vector<float>({std::nanf("")})).counts, Counts());
   EXPECT_EQ(HistogramOf(Tensor()).counts, Counts());
+}
+
+// ---- elements that are not finite ---------------------------------------------------------------
+
+template <typename T>
+void ExpectEachBadElementIsFound(T bad) {
+  for (const int64_t n : {1, 31, 32, 33, 4096, 4097, 9000}) {
+    std::vector<T> values(static_cast<size_t>(n), std::numeric_limits<T>::max());
+    EXPECT_EQ(FirstNotFinite(Tensor::Vector<T>(values)), -1) << n;
+    for (const int64_t at : {n - 1, n / 2, int64_t{0}}) {  // the first one counts
+      values[static_cast<size_t>(at)] = bad;
+      EXPECT_EQ(FirstNotFinite(Tensor::Vector<T>(values)), at) << n;
+    }
+  }
+}
+
+TEST(FirstNotFiniteTest, FindsTheFirstElementThatIsNaNOrInfinite) {
+  ExpectEachBadElementIsFound(std::nanf(""));
+  ExpectEachBadElementIsFound(-std::numeric_limits<float>::infinity());
+  ExpectEachBadElementIsFound(std::nan(""));
+  ExpectEachBadElementIsFound(std::numeric_limits<double>::infinity());
+}
+
+TEST(FirstNotFiniteTest, OtherDtypesAndNoElementsHaveNone) {
+  EXPECT_EQ(FirstNotFinite(Tensor::Vector<int64_t>({1})), -1);
+  EXPECT_EQ(FirstNotFinite(Tensor::Vector<float>({})), -1);
 }
 
 TEST(ValueHistogramTest, TheWholeRangeOfDoublesHasBuckets) {

@@ -21,6 +21,7 @@ class Step:
         self.name = name
         self.read_only = read_only
         self._parameters = parameters
+        self._signature = inspect.Signature(parameters)
         self._arrays = arrays  # "numpy", "torch" or None, which is what _takes_tensors finds
         functools.update_wrapper(self, function)
 
@@ -36,7 +37,7 @@ class Step:
     def _bound(self, args, kwargs):
         """(values, names) of all parameters. TypeError: as a call of the function."""
         try:
-            bound = inspect.Signature(self._parameters).bind(*args, **kwargs)
+            bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
             raise TypeError("step %s: %s" % (self.name, error)) from None
         bound.apply_defaults()
@@ -179,7 +180,7 @@ def _check_new(made, text):
 
 
 def call(name, values, in_loop):
-    """Runs a step on this thread. C++ calls it."""
+    """Runs a step on this thread."""
     attempt = _local.attempt = Attempt(_steps[name])
     try:
         result = attempt.step._call(values)
@@ -188,6 +189,9 @@ def call(name, values, in_loop):
     finally:
         _local.attempt = None
         attempt.end()
+
+
+_divvy.call_steps_by(call)
 
 
 class Attempt:

@@ -8,6 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "python/native/errors.h"
 #include "python/native/forks.h"
+#include "python/native/thread_states.h"
 #include "python/native/values.h"
 
 namespace divvy::python {
@@ -18,6 +19,7 @@ namespace py = pybind11;
 // comes back from here. `what` names the function of the program. Blocks until the GIL is free.
 template <typename Result, typename Fn>
 absl::StatusOr<Result> CallPython(absl::string_view what, Fn&& fn) {
+  KeepThreadState();
   const py::gil_scoped_acquire gil;
   const ForkGuard fork(what);
   try {

@@ -14,14 +14,16 @@
 namespace divvy::python {
 namespace {
 
+// call(name, values, in_loop) of divvy._steps. Never destroyed.
+PyObject* call_step = nullptr;
+
 // Calls the Python function and returns what it returned. The GIL is held inside only.
 absl::StatusOr<Nest> CallFunction(const std::string& name, const Nest::List& args, bool in_loop) {
   const std::string what = absl::StrCat("step \"", name, "\"");
   return CallPython<Nest>(what, [&] {
     py::list values;
     for (const Nest& arg : args) values.append(ObjectOf(arg));
-    const py::object result =
-        py::module_::import("divvy._steps").attr("call")(name, values, in_loop);
+    const py::object result = py::handle(call_step)(name, values, in_loop);
     return result.is_none() ? Nest() : NestOf(result, absl::StrCat("the result of ", what));
   });
 }
@@ -103,6 +105,7 @@ StepScope& Current(const char* call) {
 }  // namespace
 
 void DefineSteps(py::module_& module) {
+  module.def("call_steps_by", [](py::object call) { call_step = call.release().ptr(); });
   module.def("register_step", &Register);
   module.def("register_for_comparison", &RegisterForComparison);
   module.def("in_step", [] { return StepScope::Current() != nullptr; });

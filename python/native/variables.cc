@@ -3,7 +3,6 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -13,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "kernels/not_finite.h"
 #include "ops/unique_ids.h"
 #include "python/native/errors.h"
 #include "python/native/job.h"
@@ -232,22 +232,11 @@ StepScope& StepForGradient(const VariableSpec& spec) {
 }
 
 void CheckFinite(const VariableSpec& spec, const Tensor& gradient) {
-  const float* const values = gradient.data_as<float>();
-  const int64_t n = gradient.shape().num_elements();
-  // 0 * x is 0 for each finite x, so that the sums say whether all are. With one sum, each addition
-  // would wait for the one before.
-  constexpr int64_t kSums = 16;
-  float sums[kSums] = {};
-  int64_t done = 0;
-  for (; done + kSums <= n; done += kSums) {
-    for (int64_t i = 0; i < kSums; ++i) sums[i] += 0.0f * values[done + i];
-  }
-  for (; done < n; ++done) sums[0] += 0.0f * values[done];
-  if (std::all_of(sums, sums + kSums, [](float sum) { return sum == 0; })) return;
-  const int64_t at =
-      std::find_if_not(values, values + n, [](float x) { return std::isfinite(x); }) - values;
+  const int64_t bad = FirstNotFinite(gradient);
+  if (bad < 0) return;
   Raise(absl::InvalidArgumentError(absl::StrCat(
-      "the gradient of ", Quoted(spec), " has ", values[at], " at element ", at,
+      "the gradient of ", Quoted(spec), " has ", gradient.data_as<float>()[bad], " at element ",
+      bad,
       ", which would spoil the shared variable: lower the learning rate, clip the gradient or mend "
       "the data. (allow_nonfinite=True applies it as it is.)")));
 }

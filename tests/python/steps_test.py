@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 import types
+import weakref
 
 import numpy as np
 import pytest
@@ -409,6 +410,42 @@ def computes_in_threads(n):
 
 def test_a_step_may_compute_on_threads_of_its_own(c):
     assert run(c, computes_in_threads, 8) == [8, 50 * 28.0]
+
+
+# ---- threads ----
+
+mine = threading.local()
+
+
+class Kept:
+    """Something that a threading.local holds."""
+
+
+@divvy.step
+def count_on_this_thread():
+    mine.kept = getattr(mine, "kept", None) or Kept()
+    mine.steps = getattr(mine, "steps", 0) + 1
+    kept_by_steps.append(weakref.ref(mine.kept))
+    return [threading.get_ident(), mine.steps]
+
+
+kept_by_steps = []
+
+
+def test_what_a_step_puts_into_a_threading_local_stays_until_its_thread_ends():
+    kept_by_steps.clear()
+    for _ in range(3):
+        with divvy.testing.cluster(ps=1) as c:
+            steps = {}
+            for _ in range(20):
+                thread, count = run(c, count_on_this_thread)
+                steps[thread] = steps.get(thread, 0) + 1
+                assert count == steps[thread]
+            assert all(one() is not None for one in kept_by_steps[-20:])
+    # The threads of the last cluster have ended, and the next thread frees what they kept.
+    with divvy.testing.cluster(ps=1) as c:
+        run(c, returns, "none")
+        assert all(one() is None for one in kept_by_steps)
 
 
 def test_after_the_cluster_calls_say_so():

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <cstddef>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "base/status_macros.h"
+#include "kernels/not_finite.h"
 #include "protocol/error.h"
 
 namespace divvy {
@@ -30,18 +30,15 @@ absl::Status CheckWrites(const CommitWork& work) {
 absl::Status CheckSums(const Layout& layout, absl::Span<const CommitPart> parts) {
   for (const CommitPart& part : parts) {
     if (part.op != WriteOp::kGradient || !part.rows) continue;
-    const float* const sums = part.values.data_as<float>();
-    const int64_t count = part.values.shape().num_elements();
-    const int64_t bad =
-        std::find_if(sums, sums + count, [](float sum) { return !std::isfinite(sum); }) - sums;
-    if (bad == count) continue;
+    const int64_t bad = FirstNotFinite(part.values);
+    if (bad < 0) continue;
     const VariableLayout& variable = *layout.Find(part.shard.variable);
     const int64_t first = variable.spec.table ? 0 : variable.offsets[part.shard.part];
     const int64_t row =
         part.rows->data_as<int64_t>()[bad / variable.spec.shape.row_elements()] + first;
     return absl::InvalidArgumentError(
         absl::StrCat("gradient to variable \"", variable.spec.name, "\": the rows of id ", row,
-                     " are finite, and their sum is ", sums[bad],
+                     " are finite, and their sum is ", part.values.data_as<float>()[bad],
                      " (found by --check_numerics); look for a loss that overflows or a learning "
                      "rate that is too high"));
   }

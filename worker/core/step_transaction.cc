@@ -1,7 +1,6 @@
 #include "worker/core/step_transaction.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -9,6 +8,7 @@
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "base/status_message.h"
+#include "kernels/not_finite.h"
 #include "worker/core/ps_answer.h"
 #include "worker/core/staged_values.h"
 
@@ -33,23 +33,11 @@ absl::Status Over() {
       "the step is over: variables are read and written only while its function runs");
 }
 
-template <typename T>
-int64_t FirstNotFinite(const Tensor& tensor) {
-  const T* const values = tensor.data_as<T>();
-  for (int64_t i = 0; i < tensor.shape().num_elements(); ++i) {
-    if (!std::isfinite(values[i])) return i;
-  }
-  return -1;
-}
-
 absl::Status CheckFinite(const StagedWrite& write) {
-  const DType dtype = write.value.dtype();
-  const int64_t bad = dtype == DType::kFloat32   ? FirstNotFinite<float>(write.value)
-                      : dtype == DType::kFloat64 ? FirstNotFinite<double>(write.value)
-                                                 : -1;
+  const int64_t bad = FirstNotFinite(write.value);
   if (bad < 0) return absl::OkStatus();
-  const double value = dtype == DType::kFloat32 ? write.value.data_as<float>()[bad]
-                                                : write.value.data_as<double>()[bad];
+  const double value = write.value.dtype() == DType::kFloat32 ? write.value.data_as<float>()[bad]
+                                                              : write.value.data_as<double>()[bad];
   return absl::InvalidArgumentError(absl::StrCat(
       WriteOpName(write.op), " to variable \"", write.variable, "\": element ", bad, " is ", value,
       " (found by --check_numerics); look for a loss that overflows or a learning rate that is too "
