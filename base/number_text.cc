@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <iterator>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace divvy {

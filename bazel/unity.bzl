@@ -14,7 +14,24 @@ _MOST_TOGETHER = 12
 
 _SEPARATE = "//bazel:separate_sources"
 
-_INCLUDES = "printf '#include \"%s/%%s\"\\n' %s > $@"
+# What the tags of a library tell `unity`.
+_KINDS = ["src", "hdr", "dep", "copt", "name"]
+
+# g++ warns of a field of an unnamed namespace's type if an #include brings it, and here one does.
+_NO_WARNING = "\\n".join([
+    "#if defined(__GNUC__) && !defined(__clang__)",
+    "#pragma GCC diagnostic ignored \"-Wsubobject-linkage\"",
+    "#endif",
+    "",
+])
+
+def _includes(sources):
+    """The command that makes a source of these ones."""
+    return "(printf '%s'; printf '#include \"%s/%%s\"\\n' %s) > $@" % (
+        _NO_WARNING,
+        native.package_name(),
+        " ".join(sources),
+    )
 
 def cc_library(name, srcs = [], hdrs = [], deps = [], unity = True, group = "unity", copts = [], testonly = None, **kwargs):
     """As native.cc_library, compiled with others of its group.
@@ -66,18 +83,21 @@ def cc_library(name, srcs = [], hdrs = [], deps = [], unity = True, group = "uni
 def unity():
     """Makes the library of each group: call it once, after the last cc_library of a BUILD file."""
     groups = {}
-    copts = {}
     for rule in native.existing_rules().values():
-        of_rule = [tag.split(":", 2)[2] for tag in rule["tags"] if tag.startswith("unity") and ":copt:" in tag]
-        for group in {tag.split(":")[0]: None for tag in rule["tags"] if tag.startswith("unity")}:
-            if copts.setdefault(group, of_rule) != of_rule:
-                fail("%s: its copts are %s, and others of group %s have %s" % (rule["name"], of_rule, group, copts[group]))
+        own = {kind: [] for kind in _KINDS}
+        name = None
         for tag in rule["tags"] if rule["kind"] == "cc_library" else []:
             parts = tag.split(":", 2)
             if len(parts) == 3 and parts[0].startswith("unity"):
-                group = groups.setdefault(parts[0], {"src": [], "hdr": [], "dep": [], "copt": [], "name": []})
-                if parts[2] not in group[parts[1]]:
-                    group[parts[1]].append(parts[2])
+                name = parts[0]
+                own[parts[1]].append(parts[2])
+        if name == None:
+            continue
+        group = groups.setdefault(name, dict(own))
+        if group["copt"] != own["copt"]:
+            fail("%s: its copts are %s, and others of group %s have %s" % (rule["name"], own["copt"], name, group["copt"]))
+        for kind in _KINDS:
+            group[kind] = group[kind] + [value for value in own[kind] if value not in group[kind]]
     for name, group in groups.items():
         _unity_library(name, group)
 
@@ -89,7 +109,7 @@ def _unity_library(name, group):
         native.genrule(
             name = "%s_%d" % (name, begin // _MOST_TOGETHER),
             outs = [together[-1]],
-            cmd = _INCLUDES % (native.package_name(), " ".join(sources[begin:begin + _MOST_TOGETHER])),
+            cmd = _includes(sources[begin:begin + _MOST_TOGETHER]),
             tags = ["manual"],
             visibility = ["//visibility:private"],
         )
@@ -126,7 +146,7 @@ def unity_test(name, srcs, deps, **kwargs):
     native.genrule(
         name = name + "_source",
         outs = [name + "_together_test.cc"],
-        cmd = _INCLUDES % (native.package_name(), " ".join(srcs)),
+        cmd = _includes(srcs),
         tags = ["manual"],
         visibility = ["//visibility:private"],
     )

@@ -160,13 +160,15 @@ class BlocksOfFilesTest : public ::testing::Test {
     return file;
   }
 
-  // Some of everything that text may have: quotes, empty lines, line ends, numbers of all kinds.
+  // Some of everything that text may have: quotes, blanks, empty lines, line ends, numbers of all
+  // kinds.
   void WriteFiles(Random& random) {
     std::string csv = "x,y,name,z,z2\n", libsvm, criteo;
     for (int i = 0; i < 700; ++i) {
       const char* const end = random.Chance(0.3) ? "\r\n" : random.Chance(0.05) ? "\n\n" : "\n";
-      absl::StrAppend(&csv, random.Below(100), random.Chance(0.3) ? ".25" : "", ",",
-                      random.Chance(0.5) ? "-" : "", random.Next() >> (1 + random.Below(60)), ",",
+      absl::StrAppend(&csv, random.Below(100), random.Chance(0.3) ? ".25" : "",
+                      random.Chance(0.1) ? " , " : ",", random.Chance(0.5) ? "-" : "",
+                      random.Next() >> (1 + random.Below(60)), ",",
                       random.Chance(0.2) ? "\"a \"\"b\"\",\n\"" : "plain", ",");
       absl::StrAppend(&csv, random.Chance(0.2) ? "1e-3" : "007", ",", random.Uniform(), end);
       absl::StrAppend(&libsvm, random.Below(2), random.Chance(0.1) ? " qid:3" : "");

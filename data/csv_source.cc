@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -77,20 +78,21 @@ T NumberIfEmpty(const CsvColumn& column) {
     return T::FromFloat(static_cast<float>(*column.if_empty));
 }
 
-// A tensor of one element for each field; a scalar where there is one. `column`: null if it has no
-// if_empty.
+// A tensor of one element for each field; a scalar where there is one. `numbers`: the column, if
+// its fields are numbers; null: they are texts.
 template <typename T, typename Parse>
-absl::StatusOr<Tensor> FieldsToTensor(const CsvColumn* column, absl::Span<const std::string> fields,
-                                      const Parse& parse) {
+absl::StatusOr<Tensor> FieldsToTensor(const CsvColumn* numbers,
+                                      absl::Span<const std::string> fields, const Parse& parse) {
   const Shape shape = fields.size() == 1 ? Shape() : Shape{static_cast<int64_t>(fields.size())};
   ASSIGN_OR_RETURN(Tensor tensor, Tensor::Uninitialized(DTypeOf<T>::value, shape));
   T* to = tensor.fresh_data<T>();
   for (const std::string& field : fields) {
-    if (field.empty() && column != nullptr) {
-      *to++ = NumberIfEmpty<T>(*column);
+    const absl::string_view text = numbers != nullptr ? absl::StripAsciiWhitespace(field) : field;
+    if (text.empty() && numbers != nullptr && numbers->if_empty) {
+      *to++ = NumberIfEmpty<T>(*numbers);
       continue;
     }
-    ASSIGN_OR_RETURN(*to, parse(field));
+    ASSIGN_OR_RETURN(*to, parse(text));
     ++to;
   }
   return tensor;
@@ -110,20 +112,19 @@ absl::StatusOr<Tensor> ReadNumbers(const CsvColumn& column, absl::Span<const std
           return key.ok() ? key : absl::DataLossError(key.status().message());
         });
   }
-  const CsvColumn* const empty = column.if_empty ? &column : nullptr;
   return DispatchDType(
       column.dtype,
-      [&column, empty, fields](auto type) {
+      [&column, fields](auto type) {
         using T = decltype(type);
         if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
           if (column.below > 0)
-            return FieldsToTensor<T>(empty, fields, [&column](absl::string_view text) {
+            return FieldsToTensor<T>(&column, fields, [&column](absl::string_view text) {
               return ParseBelow<T>(column.below, text);
             });
         }
         if (column.not_finite == CsvColumn::NotFinite::kRefused)
-          return FieldsToTensor<T>(empty, fields, ParseFinite<T>);
-        return FieldsToTensor<T>(empty, fields, ParseField<T>);
+          return FieldsToTensor<T>(&column, fields, ParseFinite<T>);
+        return FieldsToTensor<T>(&column, fields, ParseField<T>);
       },
       absl::StatusOr<Tensor>(absl::InvalidArgumentError(
           absl::StrCat(DTypeName(column.dtype), " cannot be read from text"))));
@@ -185,9 +186,10 @@ template <typename T>
 bool ParseFields(const CsvColumn& column, const absl::string_view* fields, char* to) {
   T* const values = reinterpret_cast<T*>(to);
   for (int64_t i = 0; i < column.width; ++i) {
-    if (fields[i].empty() && column.if_empty)
+    const absl::string_view text = absl::StripAsciiWhitespace(fields[i]);
+    if (text.empty() && column.if_empty)
       values[i] = NumberIfEmpty<T>(column);
-    else if (!TryParseField<T>(fields[i], &values[i]) || !IsAllowed(column, values[i]))
+    else if (!TryParseField<T>(text, &values[i]) || !IsAllowed(column, values[i]))
       return false;
   }
   return true;
@@ -287,7 +289,11 @@ class CsvReader : public RecordReader {
   }
 
   size_t FieldNamed(absl::string_view name) const {
-    return static_cast<size_t>(std::find(record_.fields.begin(), record_.fields.end(), name) -
+    return static_cast<size_t>(std::find_if(record_.fields.begin(), record_.fields.end(),
+                                            [name](const std::string& field) {
+                                              return field == name ||
+                                                     absl::StripAsciiWhitespace(field) == name;
+                                            }) -
                                record_.fields.begin());
   }
 

@@ -182,7 +182,8 @@ class Dataset {
   static Dataset Libsvm(std::string files, int64_t below = 0,
                         LibsvmLabels labels = LibsvmLabels::kAsWritten);
   // Reads CSV files: {name: scalar or [width]}. If the first line of a file has all names, columns
-  // are found by name and other fields are ignored. Otherwise they are found by position.
+  // are found by name and other fields are ignored. Otherwise they are found by position. Blanks
+  // around a number or a name do not count; text is taken as it is.
   static Dataset Csv(std::string files, std::vector<CsvColumn> columns, char separator = ',');
   // Reads the Criteo display ads and terabyte logs: lines of label, 13 counts and 26 categories,
   // separated by tabs. Elements are {"label": float32 [], 0 or 1; "dense": float32 [13]; "sparse":

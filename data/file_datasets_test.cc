@@ -103,6 +103,26 @@ TEST_F(FileDatasetsTest, CsvColumnsStandByNameUnderAHeaderThatHasThemAll) {
   EXPECT_THAT(Shown(Dataset::Csv("empty.csv", kXAndY)), IsEmpty());
 }
 
+TEST_F(FileDatasetsTest, BlanksAroundNumbersAndNamesDoNotCountAndTextIsAsItIs) {
+  const std::vector<CsvColumn> columns = {
+      {"x"}, {"t", DType::kString}, {"y", DType::kInt64}, {"b", DType::kBool}};
+  for (const char* const header : {"", "x, t, y, b\n"}) {
+    Write("a.csv", absl::StrCat(header, " 1.5 , a b,\t-2, true\n"));
+    const Nest row = Read(Dataset::Csv("a.csv", columns)).at(0);
+    EXPECT_EQ(*row["x"].tensor()->scalar<float>(), 1.5f);
+    EXPECT_EQ(row["t"].text().value(), " a b");
+    EXPECT_EQ(*row["y"].tensor()->scalar<int64_t>(), -2);
+    EXPECT_TRUE(*row["b"].tensor()->scalar<bool>());
+  }
+  Write("a.csv", "1 000, a, 3, 0\n");
+  EXPECT_THAT(Shown(Dataset::Csv("a.csv", columns)).back(),
+              HasSubstr("\"1 000\" is not a float32"));
+  CsvColumn x{"x"};
+  x.if_empty = 7;
+  Write("a.csv", "  \n1\n");
+  EXPECT_EQ(*Read(Dataset::Csv("a.csv", {x}))[0]["x"].tensor()->scalar<float>(), 7);
+}
+
 TEST_F(FileDatasetsTest, CsvReadsEveryTypeThatTensorsHold) {
   Write("a.csv", "true,-128,255,-7,8,1.5,1.5,1.5,1.5\n");
   const Dataset all = Dataset::Csv("a.csv", {{"b", DType::kBool},

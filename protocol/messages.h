@@ -536,9 +536,9 @@ struct StepTrace {
   // When the commits were sent; 0: it sent none.
   absl::Duration committed = {};
   absl::Duration reported = {};
-  // At most kMostCalls, in the order in which they were sent: of pulls and of commits those that
-  // took longest. Half of the places are for either kind if there are so many of it. Prefetched
-  // pulls are among them.
+  // The calls that took longest, at most kMostCalls, in the order in which they were sent. If a
+  // kind (pulls, commits) has calls enough, half of the places are its own. Prefetched pulls are
+  // pulls.
   std::vector<Call> calls = {};
   // how many more there were
   uint32_t left_out = 0;

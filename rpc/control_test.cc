@@ -653,8 +653,7 @@ TEST_F(ProbeTest, WithoutAHostOnlyLoopbackIsListenedOnAndAWiderAddressIsWarnedOf
     options.health_address = address;
     Serve(options);
     const std::string told = log.text(Severity::kWarning);
-    EXPECT_EQ(Connect(Socket(), server_->health_port(), kAnotherAddress), !told.empty())
-        << address;
+    EXPECT_EQ(Connect(Socket(), server_->health_port(), kAnotherAddress), !told.empty()) << address;
     return told;
   };
   EXPECT_THAT(warnings(":0"), testing::IsEmpty());

@@ -49,8 +49,8 @@ TEST(FailureTextTest, AConnectionThatIsNotMadeIsSaidWithItsCause) {
             "it is a worker's")
       << "a verifier's words";
   for (const char* cause :
-       {"it wants a certificate and got none",
-        "--max_connections of its connections are open", "Its log has the reason"}) {
+       {"it wants a certificate and got none", "--max_connections of its connections are open",
+        "Its log has the reason"}) {
     EXPECT_THAT(ConnectFailure(failed + "Socket closed"), testing::HasSubstr(cause));
   }
   EXPECT_EQ(ConnectFailure(failed + "something new"), failed + "something new");

@@ -52,8 +52,8 @@ std::optional<std::string> HttpAnswer(absl::string_view request, const HttpPages
   const HttpPage page = known ? pages(PathOf(request)) : TextPage(405, "GET or HEAD\n");
   return absl::StrCat("HTTP/1.1 ", page.status, " ", ReasonPhrase(page.status),
                       "\r\nContent-Type: ", page.content_type,
-                      "\r\nContent-Length: ", page.body.size(),
-                      "\r\nConnection: close\r\n\r\n", is_head ? "" : page.body);
+                      "\r\nContent-Length: ", page.body.size(), "\r\nConnection: close\r\n\r\n",
+                      is_head ? "" : page.body);
 }
 
 std::string WithLoopback(const std::string& address) {
@@ -96,8 +96,8 @@ void HttpServer::Run() {
     std::vector<pollfd> watched = {{stop_.get(), POLLIN, 0}};
     for (const Descriptor& socket : sockets) watched.push_back({socket.get(), POLLIN, 0});
     for (const Caller& caller : callers_) {
-      const int awaited = (caller.is_answered ? 0 : POLLIN) |
-                          (caller.sent < caller.outgoing.size() ? POLLOUT : 0);
+      const int awaited =
+          (caller.is_answered ? 0 : POLLIN) | (caller.sent < caller.outgoing.size() ? POLLOUT : 0);
       watched.push_back({caller.connection.get(), static_cast<short>(awaited), 0});
     }
     // a signal

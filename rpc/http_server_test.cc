@@ -64,10 +64,9 @@ Descriptor Dial(int port) {
 // A page that no socket's buffer holds, for a caller that reads it in small pieces.
 TEST(HttpServerTest, ALargePageArrivesWhole) {
   constexpr size_t kBytes = 16 << 20;
-  const auto server =
-      HttpServer::Start(":0", [](absl::string_view) {
-        return HttpPage{200, "text/plain", std::string(kBytes, 'x')};
-      });
+  const auto server = HttpServer::Start(":0", [](absl::string_view) {
+    return HttpPage{200, "text/plain", std::string(kBytes, 'x')};
+  });
   ASSERT_TRUE(server.ok()) << server.status();
   const Descriptor slow = Dial((*server)->port()), quick = Dial((*server)->port());
   constexpr absl::string_view kRequest = "GET / HTTP/1.1\r\n\r\n";

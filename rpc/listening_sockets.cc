@@ -16,6 +16,7 @@
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "cluster/task_address.h"
+#include "rpc/closed_in_forks.h"
 #include "rpc/failure_text.h"
 #include "rpc/unix_socket.h"
 
@@ -54,7 +55,8 @@ int PortOf(const Descriptor& socket) {
 // `dual`: an IPv6 socket also accepts IPv4 connections. If the result is empty, errno has the
 // error.
 Descriptor ListenOn(const addrinfo& address, bool dual) {
-  Descriptor fd(socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  Descriptor fd = ClosedInForks(
+      Descriptor(socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
   const bool good =
       fd && Set(fd, SOL_SOCKET, SO_REUSEADDR, 1) && Set(fd, IPPROTO_TCP, TCP_NODELAY, 1) &&
       (address.ai_family != AF_INET6 || Set(fd, IPPROTO_IPV6, IPV6_V6ONLY, dual ? 0 : 1)) &&
@@ -118,7 +120,8 @@ absl::StatusOr<ListeningSockets> ListeningSockets::Open(const std::string& addre
 }
 
 Descriptor AcceptConnection(const Descriptor& socket) {
-  return Descriptor(accept4(socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  return ClosedInForks(
+      Descriptor(accept4(socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)));
 }
 
 }  // namespace divvy

@@ -1,6 +1,7 @@
 #include "rpc/listening_sockets.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/file.h>
@@ -108,6 +109,68 @@ TEST_F(UnixSocketTest, ASocketThatAKilledProcessLeftIsTakenOverAtOnce) {
   const absl::StatusOr<ListeningSockets> successor = Open();
   ASSERT_TRUE(successor.ok()) << successor.status();
   EXPECT_TRUE(IsTaken());
+}
+
+// A process that a program forks in a step, and that outlives it.
+class Forked {
+ public:
+  Forked() : child_(fork()) {
+    if (child_ != 0) return;
+    while (true) pause();
+  }
+  ~Forked() {
+    kill(child_, SIGKILL);
+    waitpid(child_, nullptr, 0);
+  }
+  Forked(const Forked&) = delete;
+  Forked& operator=(const Forked&) = delete;
+
+ private:
+  const pid_t child_;
+};
+
+TEST_F(UnixSocketTest, AForkedProcessKeepsNeitherTheSocketNorItsLock) {
+  absl::StatusOr<ListeningSockets> first = Open();
+  ASSERT_TRUE(first.ok()) << first.status();
+  const Forked forked;
+  EXPECT_TRUE(IsTaken()) << "the child has closed it for its parent, too";
+  first->Close();
+  // The child runs its handlers at its own time.
+  while (!Open().ok()) sched_yield();
+}
+
+TEST(TcpSocketTest, AForkedProcessKeepsNeitherThePortNorAConnection) {
+  absl::StatusOr<ListeningSockets> first = ListeningSockets::Open("127.0.0.1:0");
+  ASSERT_TRUE(first.ok()) << first.status();
+  const std::string address = absl::StrCat("127.0.0.1:", first->port());
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<uint16_t>(first->port()));
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const Descriptor caller(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(connect(caller.get(), reinterpret_cast<const sockaddr*>(&to), sizeof(to)), 0);
+  Descriptor accepted;
+  while (!accepted) accepted = AcceptConnection(first->sockets()[0]);
+  const Forked forked;
+  accepted.Close();
+  char byte;
+  EXPECT_EQ(read(caller.get(), &byte, 1), 0) << "the end arrives as soon as the child has begun";
+  first->Close();
+  while (!ListeningSockets::Open(address).ok()) sched_yield();
+}
+
+TEST_F(UnixSocketTest, ADescriptorWithTheSameNumberStaysOpenInAForkedProcess) {
+  absl::StatusOr<ListeningSockets> first = Open();
+  ASSERT_TRUE(first.ok()) << first.status();
+  const int number = first->sockets()[0].get();
+  first->Close();
+  ASSERT_EQ(dup2(STDERR_FILENO, number), number);
+  const pid_t child = fork();
+  if (child == 0) _exit(fcntl(number, F_GETFD) < 0 ? 1 : 0);
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  close(number);
 }
 
 TEST_F(UnixSocketTest, ClosedItCanBeTakenAgainAtOnce) {

@@ -33,10 +33,9 @@ v1::TaskStatus Ps() {
 TEST(StatusPageTest, ShowsATask) {
   PageContext context;
   context.serving = false;
-  EXPECT_THAT(HtmlOf(Ps(), context),
-              AllOf(HasSubstr("<h1>ps 3: loading, not serving</h1>"), HasSubstr("y&#39; (2.5 s)"),
-                    HasSubstr("5 GiB of 8 GiB"),
-                    HasSubstr("<th>memory bytes</th><td>5368709120</td>")));
+  EXPECT_THAT(HtmlOf(Ps(), context), AllOf(HasSubstr("<h1>ps 3: loading, not serving</h1>"),
+                                           HasSubstr("y&#39; (2.5 s)"), HasSubstr("5 GiB of 8 GiB"),
+                                           HasSubstr("<th>memory bytes</th><td>5368709120</td>")));
 }
 
 // Names of variables, states, errors and lines of the log may hold anything.

@@ -23,6 +23,7 @@
 #include "absl/strings/string_view.h"
 #include "base/status_macros.h"
 #include "cluster/task_address.h"
+#include "rpc/closed_in_forks.h"
 
 namespace divvy {
 namespace {
@@ -54,12 +55,12 @@ absl::StatusOr<Descriptor> LockPath(const std::string& path) {
   if (!lock) return Refused(path, strerror(errno));
   struct stat info;
   if (fstat(lock.get(), &info) != 0 || !S_ISREG(info.st_mode)) return odd;
-  if (flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
+  if (flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return ClosedInForks(std::move(lock));
   return Refused(path, errno == EWOULDBLOCK ? kAnotherListens : strerror(errno));
 }
 
 Descriptor NewSocket() {
-  return Descriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  return ClosedInForks(Descriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
 }
 
 // REQUIRES: something exists at the path.

@@ -29,12 +29,6 @@ constexpr bool kKeepsHostMemory = false;
 constexpr bool kKeepsHostMemory = true;
 #endif
 
-}  // namespace
-
-// Not in the unnamed namespace: the compiler warns of a field of such a type if this file is
-// compiled with others (bazel/unity.bzl).
-namespace tensor_memory {
-
 // Owned memory and where it came from: DeviceMemory, else MemoryPool if `pooled_bytes` is not 0,
 // else the C library.
 struct Block {
@@ -43,8 +37,7 @@ struct Block {
   size_t pooled_bytes = 0;
 };
 
-}  // namespace tensor_memory
-using tensor_memory::Block;
+}  // namespace
 
 // Memory that several handles may share. Owned memory is aligned for vector loads.
 struct Tensor::Buffer {

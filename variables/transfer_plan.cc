@@ -105,23 +105,11 @@ absl::Status CheckGradient(const VariableLayout& variable, const StagedWrite& wr
                                                            "\": ", optimizer.message()));
 }
 
-}  // namespace
-
-// Not in the unnamed namespace: the compiler warns of a field of such a type if this file is
-// compiled with others (bazel/unity.bzl).
-namespace transfer_plan {
-
 // The ids that fall into one shard of a variable, as local ids, and their places in the read or
 // write. In the given order. Of a table, local ids are the ranks of the keys.
 struct Bucket {
   std::vector<int64_t> local_ids, positions;
 };
-
-}  // namespace transfer_plan
-
-namespace {
-
-using transfer_plan::Bucket;
 
 std::map<int, Bucket> KeysByPart(const VariableLayout& variable, absl::Span<const int64_t> keys) {
   std::map<int, Bucket> buckets;

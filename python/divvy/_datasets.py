@@ -191,7 +191,8 @@ def csv(files, columns, separator=","):
     """The lines of CSV files: {name: scalar, or array [width]}.
 
     files: a name, a glob, or "name@N"; gzip is recognised. columns: names and divvy.Column. If the
-    first line has all names, columns are found by name, otherwise by position.
+    first line has all names, columns are found by name, otherwise by position. Blanks around a
+    number or a name do not count; text is taken as it is.
     """
     if len(separator) != 1 or not separator.isascii():
         raise ValueError("separator is %r: wanted one ASCII character" % (separator,))

@@ -35,8 +35,10 @@ def test_adult_finds_categories_numbers_and_crosses_as_a_cluster_whose_workers_a
     assert figures("63 steps; test: auc", output)[0] > 0.75  # 8,000 people in batches of 128
 
 
-def test_adult_without_data_says_how_it_is_called(tmp_path):
+def test_adult_without_data_says_what_is_missing(tmp_path):
     with pytest.raises(AssertionError, match="usage: adult_torch.py DIR"):
+        run("adult_torch")
+    with pytest.raises(AssertionError, match=r"adult\.data"):
         run("adult_torch", str(tmp_path))
 
 
