@@ -121,8 +121,9 @@ def run(main, evaluate=None, *, argv=None, min_shard_bytes=None, placement="roun
 
     TF_CONFIG says which task this process is. Without one the whole job runs in this process: the
     coordinator, two parameter servers and a worker (--ps, --workers). All flags of Divvy are taken
-    from `argv` (None: sys.argv), and --help lists them. Variables that the modules declare are
-    created before main is called.
+    from `argv` (None: sys.argv), and --help lists them; `argv` does not reach the parameter servers
+    of a cluster, which are processes of their own, so give flags on the command line there.
+    Variables that the modules declare are created before main is called.
 
     evaluate(coordinator): for the task "evaluator"; called for each checkpoint. min_shard_bytes,
     placement: how variables are cut and placed ("round_robin" or "balanced").

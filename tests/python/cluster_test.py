@@ -199,6 +199,44 @@ def test_a_step_that_kills_its_workers_is_given_up(tmp_path, how, code):
     assert how == "abort" or "step fails called os._exit(%s)" % how[5:] in text
 
 
+OUTLIVED = """
+    import os, signal, time
+
+    counted = divvy.Variable("counted", (), dtype="int64")
+
+    @divvy.step
+    def count(path):
+        counted.assign_add(1)
+        if os.path.exists(path):
+            return
+        child = os.fork()
+        if child == 0:
+            os.closerange(0, 3)  # the test reads these to their end
+            time.sleep(60)
+            os._exit(0)
+        with open(path, "w") as file:
+            file.write(str(child))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def main(c):
+        c.schedule(count, os.environ["CHILD"])
+        c.join()
+        with open(os.environ["CHILD"]) as file:
+            os.kill(int(file.read()), signal.SIGKILL)  # an error if it is gone
+        print("counted", counted.read())
+
+    divvy.run(main)
+"""
+
+
+def test_a_worker_comes_back_although_a_process_that_it_forked_lives_on(tmp_path):
+    done = programs.launch(programs.write(tmp_path, OUTLIVED), ps=1, workers=1,
+                           env={"CHILD": str(tmp_path / "child")})
+    text = done.stdout + done.stderr
+    assert done.returncode == 0, text[-3000:]
+    assert "counted 1" in text
+
+
 LENDS = """
     import resource
 
