@@ -271,9 +271,11 @@ absl::StatusOr<Nest> Stack(Joining joining, const std::string& path,
     case Nest::Kind::kDict: return StackDicts(joining, path, elements);
     case Nest::Kind::kList: return StackLists(joining, path, elements);
     case Nest::Kind::kText:
-      return absl::InvalidArgumentError(absl::StrCat(
-          Leaf(path), " is text, which tensors do not hold: it is ", first.ToString(),
-          ". Make keys of it (CsvColumn::Text, ExampleFeature::Text, Map with TextsToKeys)"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(Leaf(path), " is text, which tensors do not hold: it is ", first.ToString(),
+                       ". Make keys of it (CsvColumn::Text, ExampleFeature::Text, Map with "
+                       "TextsToKeys; in Python "
+                       "divvy.Column with a salt, or divvy.text_key in a map)"));
     default:
       return absl::InvalidArgumentError(
           absl::StrCat(Leaf(path), " cannot be batched: it is ", first.ToString(),

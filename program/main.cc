@@ -218,7 +218,8 @@ int RunEvaluator(const RegisteredProgram& program) {
   if (program.evaluate == nullptr) {
     return RefuseToStart(
         absl::InvalidArgumentError("task.type is \"evaluator\", and this program has no Evaluate: "
-                                   "DIVVY_PROGRAM(Train, Evaluate) gives it one"));
+                                   "DIVVY_PROGRAM(Train, Evaluate) gives it one, and in Python "
+                                   "divvy.run(main, evaluate)"));
   }
   if (const absl::Status made = MakeTensorboardDir(); !made.ok()) return RefuseToStart(made);
   Termination termination;

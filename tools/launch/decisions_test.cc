@@ -371,6 +371,16 @@ TEST_F(SupervisorTest, ATaskThatEndsWithTheChiefsOwnFailureIsNotBlamedForIt) {
                   "signal 2 15", "signal 3 15"));
 }
 
+TEST_F(SupervisorTest, AChiefInPythonThatEndsWithACodeOfItsOwnIsBlamed) {
+  Begin();
+  EXPECT_THAT(Exit(kPs, {1, 0}), ElementsAre());
+  EXPECT_THAT(Exit(kChief, {7, 0}, absl::Seconds(2)),
+              ElementsAre("chief ended with exit code 7; draining worker 0, worker 1",
+                          "signal 2 15", "signal 3 15"));
+  for (const int task : {kFirstWorker, kSecondWorker}) Exit(task, {1, 0});
+  EXPECT_EQ(supervisor_->exit_code(), 7);
+}
+
 TEST_F(SupervisorTest, ATaskThatFailsByItselfIsBlamedWhenTheChiefGoesOnOrEndsOtherwise) {
   Begin();
   Exit(kFirstWorker, {78, 0});

@@ -58,7 +58,7 @@ Supervisor::Actions Supervisor::OnExit(int index, ExitStatus status, absl::Durat
   if (task.id.role == Role::kChief) {
     chief_code_ = status.code();
     const std::optional<Suspect> suspect = std::exchange(suspect_, std::nullopt);
-    if (suspect && suspect->status.code() != status.code()) {
+    if (suspect && !MayHaveTold(status, *suspect)) {
       GiveUp(*suspect, now);
       return Take();
     }
@@ -176,6 +176,15 @@ void Supervisor::React(Task& task, ExitStatus status, absl::Duration now) {
       loop.empty() && task.id.role != Role::kChief && tasks_[kChiefIndex].running;
   if (!may_be_told) return GiveUp(failed, now);
   if (!suspect_) suspect_ = std::move(failed);
+}
+
+// Whether the suspect's code may be one that the chief sent to it, before the chief ended with
+// `status`. A program in Python ends its own process with any code (sys.exit), and the job of such
+// a program has failed with kPermanent.
+bool Supervisor::MayHaveTold(ExitStatus status, const Suspect& suspect) {
+  return status.code() == suspect.status.code() ||
+         (suspect.status.code() == exit_codes::kPermanent && !status.ok() &&
+          status.code() < exit_codes::kOfSignal);
 }
 
 // After such a failure the launch cannot continue.

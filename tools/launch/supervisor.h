@@ -40,8 +40,9 @@ struct SupervisorOptions {
   // The roles that chaos may hit.
   std::vector<Role> chaos_roles = {Role::kWorker};
   // A chief that fails sends its exit code to all tasks, so another task may end with that code
-  // first. For this time the chief may still end with the same code, and is then blamed.
-  absl::Duration doubt = absl::Seconds(1);
+  // first. For this time the chief may still end, and is then blamed. Python with PyTorch takes a
+  // second to end.
+  absl::Duration doubt = absl::Seconds(3);
   // A worker ends with 0 when the job is complete. If the chief still runs after this time, the
   // worker has ended for another reason, and is restarted. Longer than the 10 s for which a chief
   // waits for tasks that it cannot reach.
@@ -62,8 +63,8 @@ struct SupervisorOptions {
 // final, and a failed chief. A second signal leads to killing. Tasks are restarted only while
 // running.
 //
-// After a final failure the machine waits for options.doubt: if the chief ends with the same code,
-// the chief is blamed.
+// After a final failure the machine waits for options.doubt: if the chief ends with a code that it
+// may have sent to the others, the chief is blamed.
 //
 // When draining, the chief is signalled first, because it needs the others for the steps in flight
 // and for its last checkpoint. An evaluator that scores the final checkpoint of a complete job gets
@@ -132,6 +133,7 @@ class Supervisor {
   void Say(std::string text) { out_.push_back({Action::Kind::kSay, 0, 0, std::move(text)}); }
   void Start(Task& task, absl::Duration now);
   void React(Task& task, ExitStatus status, absl::Duration now);
+  static bool MayHaveTold(ExitStatus status, const Suspect& suspect);
   void GiveUp(const Suspect& failed, absl::Duration now);
   void Restart(Task& task, ExitStatus status, absl::Duration now);
   void RestartAfterFarewell(Task& task, absl::Duration now);
