@@ -1,5 +1,15 @@
 """The coordinator: what main gets."""
-from divvy import _datasets, _divvy, _metrics, _steps
+import math
+import os
+
+from divvy import _datasets, _divvy, _errors, _metrics, _steps
+
+# Whether the folder of checkpoints ends with the process (_program.py).
+checkpoints_are_temporary = False
+
+
+_OTHER_FORMATS = (".bin", ".ckpt", ".h5", ".hdf5", ".keras", ".npy", ".npz", ".onnx", ".pkl",
+                  ".pt", ".pth")
 
 
 class RemoteValue:
@@ -182,14 +192,28 @@ class Coordinator:
 
     def save_checkpoint(self, timeout=None):
         """Makes a checkpoint in --checkpoint_dir, and returns its name."""
+        if checkpoints_are_temporary:
+            raise _errors.FailedPreconditionError(
+                "there is no directory for checkpoints: start the program with --checkpoint_dir")
         return self._handle.save_checkpoint(timeout)
 
     def export(self, path, slots=False, timeout=None):
-        """Writes the variables for other programs: NAME.safetensors, or a TensorFlow bundle."""
-        self._handle.export(str(path), slots, timeout)
+        """Writes the variables for other programs: NAME.safetensors, or a TensorFlow bundle.
+
+        path: NAME.safetensors, or a folder that gets the bundle. slots: also what the optimizers
+        keep. divvy.load reads both. A cluster that has tables and was not started by `divvyctl
+        launch` wants --checkpoint_dir.
+        """
+        path = os.fspath(path)
+        if os.path.splitext(path)[1] in _OTHER_FORMATS:
+            raise ValueError("export: %r has the suffix of another format: wanted "
+                             "NAME.safetensors, or a folder for a TensorFlow bundle" % path)
+        self._handle.export(path, slots, timeout)
 
     def set_learning_rate_scale(self, scale):
         """Multiplies every optimizer's learning rate, for steps that start from now on."""
+        if not math.isfinite(scale):
+            raise ValueError("the learning rate cannot be scaled by %r" % (scale,))
         self._handle.set_learning_rate_scale(scale)
 
     def report(self, run, step, metrics):

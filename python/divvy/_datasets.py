@@ -6,7 +6,8 @@ from typing import Optional, Sequence
 
 import numpy as np
 
-from divvy import _divvy, _functions, _registry, _values
+from divvy import _divvy, _errors, _functions, _registry, _values
+from divvy._native import whole
 
 # Arrays that main gives to divvy.tensors travel with the recipe. Larger ones belong to the module.
 _MOST_BYTES_THAT_TRAVEL = 1 << 20
@@ -47,6 +48,9 @@ class Column:
 
 
 def _columns(columns, what):
+    if isinstance(columns, dict):
+        raise TypeError("%s: the columns are a dict: wanted a list of names and divvy.Column(name, "
+                        "dtype)" % what)
     if isinstance(columns, (str, Column)):
         columns = [columns]
     made = []
@@ -85,7 +89,7 @@ class Dataset:
 
     def repeat(self, times=-1):
         """Repeats the data `times` times; -1: forever."""
-        return self._then("repeat", times=int(times))
+        return self._then("repeat", times=whole(times, "times"))
 
     def batch(self, size, drop_remainder=False):
         """Stacks `size` elements along a new axis 0; the last batch may be smaller."""
@@ -93,35 +97,42 @@ class Dataset:
 
     def take(self, n):
         """The first n elements."""
-        return self._then("take", n=int(n))
+        return self._then("take", n=whole(n, "n"))
 
     def skip(self, n):
         """All but the first n elements."""
-        return self._then("skip", n=int(n))
+        return self._then("skip", n=whole(n, "n"))
 
     def shard(self, num_shards, index):
         """Elements index, index + num_shards, ..."""
-        return self._then("shard", num_shards=int(num_shards), index=int(index))
+        return self._then("shard", num_shards=whole(num_shards, "num_shards"),
+                          index=whole(index, "index"))
 
     def hold_out(self, num_shards, index):
         """The elements that shard(num_shards, index) leaves out."""
-        return self._then("hold_out", num_shards=int(num_shards), index=int(index))
+        return self._then("hold_out", num_shards=whole(num_shards, "num_shards"),
+                          index=whole(index, "index"))
 
     def map(self, function, parallel_calls=1):
         """Replaces each element by function(element), a function at module level."""
-        return self._then("map", function=_path(function), parallel_calls=int(parallel_calls))
+        return self._then("map", function=_path(function),
+                          parallel_calls=whole(parallel_calls, "parallel_calls"))
 
     def map_batches(self, function, rows=1024):
         """Replaces up to `rows` elements at once: function(batch) gives a batch of as many rows."""
-        return self._then("map_batches", function=_path(function), rows=int(rows))
+        return self._then("map_batches", function=_path(function), rows=whole(rows, "rows"))
 
     def filter(self, function):
         """Keeps the elements for which function(element) is true."""
         return self._then("filter", function=_path(function))
 
     def ignore_errors(self, limit):
-        """Skips up to `limit` bad elements of a pass; the log names them."""
-        return self._then("ignore_errors", limit=int(limit))
+        """Skips up to `limit` bad elements of a pass; the log names them.
+
+        Bad is a record or a line that cannot be read, and an element for which a function of the
+        program (a map's, a filter's, __getitem__) raises an exception.
+        """
+        return self._then("ignore_errors", limit=whole(limit, "limit"))
 
     def unbatch(self):
         """The inverse of batch."""
@@ -133,7 +144,7 @@ class Dataset:
 
     def prefetch(self, elements):
         """Reads up to `elements` elements before they are asked for."""
-        return self._then("prefetch", elements=int(elements))
+        return self._then("prefetch", elements=whole(elements, "elements"))
 
     def concatenate(self, other):
         """The elements of this dataset, then those of `other`."""
@@ -168,10 +179,7 @@ class Dataset:
 
 
 def _count(value, name):
-    count = int(value)
-    if count < 1:
-        raise ValueError("%s is %d: wanted at least 1" % (name, count))
-    return count
+    return whole(value, name, 1)
 
 
 def _path(function):
@@ -184,6 +192,9 @@ def _source(source, policy="lease", **args):
 
 
 def _files(files):
+    if isinstance(files, (list, tuple)):
+        raise TypeError("the files are a %s: wanted one name, a glob such as part-*.csv, or "
+                        "NAME@N; .concatenate joins datasets" % type(files).__name__)
     return os.fspath(files)
 
 
@@ -292,12 +303,26 @@ def _check_module_level(what):
                            "module level, so that each process has the object" % what)
 
 
+def _is_abstract(method):
+    """Whether it is that of torch.utils.data.Dataset, which only raises."""
+    return getattr(method, "__module__", None) == "torch.utils.data.dataset" and \
+        getattr(method, "__qualname__", None) == "Dataset.__getitem__"
+
+
 def records(data):
     """The records of any object with __len__ and __getitem__, leased: each once in a pass.
 
     data[i] gives a nest of numbers and arrays, and the same one whenever it is asked. Workers ask
     for the records that they were leased only. Call it at module level.
     """
+    if hasattr(data, "batch_sampler") and hasattr(data, "dataset"):
+        raise TypeError("records: a %s draws batches in its own order, so they cannot be leased: "
+                        "give divvy.from_torch its .dataset, then .shuffle(n).batch(size); or "
+                        "divvy.generator a function that yields what it gives" %
+                        type(data).__name__)
+    if hasattr(data, "__iter__") and _is_abstract(getattr(type(data), "__getitem__", None)):
+        raise TypeError("records: %s has no __getitem__, as an IterableDataset: give "
+                        "divvy.generator a function that yields its elements" % type(data).__name__)
     if not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
         raise TypeError("records: %r has no __len__ and __getitem__; a generator function goes to "
                         "divvy.generator" % type(data).__name__)
@@ -403,14 +428,23 @@ def length(key):
     return len(_registered(key))
 
 
+def _of_element(function, argument):
+    """function(argument), whose exceptions are errors of that element: ignore_errors skips it."""
+    try:
+        return function(argument)
+    except Exception as error:
+        _errors.of_element(error)
+        raise
+
+
 def item(key, position):
     """A record. C++ calls it."""
-    return _registered(key)[position]
+    return _of_element(_registered(key).__getitem__, position)
 
 
 def call(path, element):
     """What a function of the program makes of an element. C++ calls it."""
-    return _functions.find(path)(element)
+    return _of_element(_functions.find(path), element)
 
 
 _lock = threading.Lock()

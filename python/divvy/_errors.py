@@ -162,7 +162,7 @@ def make(code, message, status):
 
 # absl::StatusCode
 _UNKNOWN, _INVALID_ARGUMENT, _NOT_FOUND = 2, 3, 5
-_RESOURCE_EXHAUSTED, _UNIMPLEMENTED = 8, 12
+_RESOURCE_EXHAUSTED, _UNIMPLEMENTED, _DATA_LOSS = 8, 12, 15
 _CODES = (
     (FileNotFoundError, _NOT_FOUND),
     (MemoryError, _RESOURCE_EXHAUSTED),
@@ -170,6 +170,13 @@ _CODES = (
     ((ValueError, TypeError), _INVALID_ARGUMENT),
 )
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def of_element(error):
+    """Marks an exception as that of an element of a dataset, which ignore_errors skips. One whose
+    code says so already, or that is no matter of the element, stays as it is."""
+    if not isinstance(error, (Error, ValueError, TypeError, MemoryError, NotImplementedError)):
+        error._divvy_code = _DATA_LOSS
 
 
 def _without_own_frames(trace):
@@ -233,7 +240,8 @@ def _trace_of(error):
 def describe(error):
     """(code, text) of an exception, the text with its traceback. C++ calls it."""
     in_main = _divvy.in_program()
-    code = next((code for kinds, code in _CODES if isinstance(error, kinds)), _UNKNOWN)
+    code = getattr(error, "_divvy_code", None) or next(
+        (code for kinds, code in _CODES if isinstance(error, kinds)), _UNKNOWN)
     try:
         trace = _trace_of(error)
     except Exception as second:  # pylint: disable=broad-except

@@ -30,6 +30,11 @@ def check_named(function, what):
     return name_of(function)
 
 
+def is_cell(filename):
+    """Whether this file of a code object is a cell of a notebook."""
+    return filename.startswith("<ipython-input") or "ipykernel_" in filename
+
+
 def name_of(function):
     """module.name, or the name alone for the program's own file, which is __main__ everywhere."""
     if function.__module__ == "__main__":

@@ -5,9 +5,10 @@ import json
 import multiprocessing
 import os
 import sys
+import tempfile
 import threading
 
-from divvy import _coordinator, _divvy, _registry
+from divvy import _coordinator, _divvy, _registry, _variables
 
 
 class _Main:
@@ -106,6 +107,31 @@ def _no_exit_in_steps():
         os._exit = exit_at_once
 
 
+@contextlib.contextmanager
+def _checkpoints_for_exports(words):
+    """The words of a job in one process, whose tables are exported from a checkpoint.
+
+    Such a checkpoint lies in a temporary folder, unless the program was given a folder. No other
+    ones are made there.
+    """
+    given = "DIVVY_CHECKPOINT_DIR" in os.environ or any(
+        name in word for word in words for name in ("checkpoint_dir", "flagfile"))
+    tables = any(isinstance(one, _variables.Table) for one in _registry.variables.values())
+    if given or not tables or not words:
+        yield words
+        return
+    with tempfile.TemporaryDirectory(prefix="divvy-") as folder:
+        # As flags they would be the program's own.
+        os.environ.update(DIVVY_CHECKPOINT_DIR=folder, DIVVY_TEMPORARY="1")
+        _coordinator.checkpoints_are_temporary = True
+        try:
+            # No parameter server of this process can be lost alone, so there is nothing to replay.
+            yield words[:1] + ["--checkpoint_every=0", "--durability=checkpoint"] + words[1:]
+        finally:
+            _coordinator.checkpoints_are_temporary = False
+            del os.environ["DIVVY_CHECKPOINT_DIR"], os.environ["DIVVY_TEMPORARY"]
+
+
 def _check_main(function, name):
     if not callable(function):
         raise TypeError("divvy.run: %s is a %s, wanted a function of the coordinator" %
@@ -162,7 +188,8 @@ def run(main, evaluate=None, *, argv=None, min_shard_bytes=None, placement="roun
     scorer = None if evaluate is None else _Main(evaluate)
     sys.stdout.flush()
     is_task = "TF_CONFIG" in os.environ or any("task_type" in word for word in words)
-    with _no_exit_in_steps() if is_task else contextlib.nullcontext():
+    checkpoints = contextlib.nullcontext(words) if is_task else _checkpoints_for_exports(words)
+    with _no_exit_in_steps() if is_task else contextlib.nullcontext(), checkpoints as words:
         code = _divvy.run(body, scorer, words or ["divvy"], min_shard_bytes, placement,
                           "TF_CONFIG" not in os.environ)
     sys.stdout.flush()

@@ -2,7 +2,7 @@
 import sys
 import threading
 
-from divvy import _divvy
+from divvy import _divvy, _functions
 
 _lock = threading.Lock()
 # By name: the variables that the program declared before it ran.
@@ -43,6 +43,16 @@ def declare(variable):
     name = variable.name
     with _lock:
         other = variables.get(name) or late_variables.get(name)
+        if other is not None and _is_of_cells(other, variable):
+            # The cell of a notebook runs again; the objects of both runs stand for the variable.
+            if other._text == variable._text:
+                return
+            if name in variables and not _running and not in_test():
+                variables[name] = variable
+                return
+            raise ValueError("variable %r exists as %s, and is declared again as %s: leave the "
+                             "cluster first, or use another name" %
+                             (name, other._text, variable._text))
         if other is not None:
             hint = (" The file is loaded under two names: import it by one."
                     if other._place == variable._place else "")
@@ -61,6 +71,10 @@ def declare(variable):
         except BaseException:
             del late_variables[name]
             raise
+
+
+def _is_of_cells(*declared):
+    return all(_functions.is_cell(one._place.rpartition(":")[0]) for one in declared)
 
 
 def add_source(kind, value, text):

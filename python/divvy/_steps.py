@@ -173,10 +173,9 @@ def _check_new(made, text):
     if _text(other._parameters, other.read_only) != text:
         raise ValueError("another step has the name %s and other parameters: rename one of them, "
                          "or start Python again" % made.name)
-    is_same = other.function.__code__.co_filename == code.co_filename
-    if not is_same:
-        raise ValueError("step %s is registered twice: in %s and %s" %
-                         (made.name, other.function.__code__.co_filename, code.co_filename))
+    files = (other.function.__code__.co_filename, code.co_filename)
+    if files[0] != files[1] and not all(map(_functions.is_cell, files)):
+        raise ValueError("step %s is registered twice: in %s and %s" % (made.name, *files))
 
 
 def call(name, values, in_loop):
@@ -239,8 +238,12 @@ def step_number():
 
 
 def step_seed():
-    """A seed derived from the job and the step; the same on every attempt."""
-    return _divvy.step_seed()
+    """A seed in [0, 2**63), derived from the job and the step; the same on every attempt.
+
+        torch.manual_seed(divvy.step_seed())
+        draw = np.random.default_rng(divvy.step_seed())
+    """
+    return _divvy.step_seed() >> 1
 
 
 def worker_index():

@@ -9,9 +9,6 @@ try:
 except ImportError:
     _bfloat16 = None
 
-# (type, function) pairs: the function makes an array of a value of that type.
-_converters = []
-
 
 class IndexedSlices(NamedTuple):
     """Some rows of a larger array, as tf.IndexedSlices.
@@ -25,11 +22,6 @@ class IndexedSlices(NamedTuple):
 
     def _divvy_slices(self):
         return (self.ids, self.rows, int(self.num_rows))
-
-
-def register_converter(kind, function):
-    """From now on function(value) makes an array of values of this type."""
-    _converters.append((kind, function))
 
 
 def bfloat16():
@@ -67,23 +59,31 @@ def _is_on_gpu(value):
     return hasattr(value, "__cuda_array_interface__")
 
 
+def _of_tensor(torch, value):
+    """The array of a tensor of PyTorch. A dataset has one in each record, so each call counts."""
+    if value.requires_grad:
+        value = value.detach()
+    if not value.is_cpu:
+        value = value.cpu()
+    if value.dtype is torch.bfloat16:
+        if _bfloat16 is None:
+            return value.to(torch.float32).numpy()
+        return value.contiguous().view(torch.int16).numpy().view(_bfloat16)
+    return value.numpy()
+
+
 def as_array(value, what="the value"):
     """An array of `value`, or None if it is nothing like one. what: its name in errors."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        return _of_tensor(torch, value)
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError("%s is a masked array, and the mask would be lost: call .filled(x), or "
+                        "give the mask as an array of its own" % what)
     if isinstance(value, np.ndarray):
         return value
-    for kind, function in _converters:
-        if isinstance(value, kind):
-            return function(value)
     if isinstance(value, np.generic):
         return np.asarray(value)
-    if hasattr(value, "detach") and hasattr(value, "cpu"):  # a tensor of PyTorch
-        value = value.detach().cpu()
-        if str(value.dtype) == "torch.bfloat16":
-            import torch  # pylint: disable=import-outside-toplevel
-            if _bfloat16 is None:
-                return value.to(torch.float32).numpy()
-            return value.contiguous().view(torch.int16).numpy().view(_bfloat16)
-        return value.numpy()
     if _is_on_gpu(value):
         return _from_gpu(value, what)
     if hasattr(value, "__dlpack__"):
@@ -118,9 +118,13 @@ def numbers_as(value, dtype, what):
     if array.size == 0:
         return array.astype(kind)
     if kind.kind in "iub" and array.dtype.kind == "f":
-        raise TypeError("%s has fractions, and the variable is %s" % (what, dtype))
-    converted = array.astype(kind)
-    if kind.kind in "iu" and not np.array_equal(converted, array):
+        raise TypeError("%s has fractions, or a number of more than 64 bits, and the variable is %s"
+                        % (what, dtype))
+    with np.errstate(over="ignore"):
+        converted = array.astype(kind)
+    holds = (np.array_equal(converted, array) if kind.kind in "iub" else
+             np.array_equal(np.isfinite(converted), np.isfinite(array)))
+    if not holds:
         raise TypeError("%s has a number that %s cannot hold" % (what, dtype))
     return converted
 

@@ -4,23 +4,38 @@ from typing import Optional, Sequence
 import numpy as np
 
 from divvy import _divvy, _registry
-from divvy._initializers import AdmitAlways, Constant, EvictNever, RandomUniform
-from divvy._native import Option, native
+from divvy._initializers import (Admission, AdmitAlways, Constant, EvictNever, Eviction,
+                                 Initializer, RandomUniform)
+from divvy._native import Option, native, option, text, whole
+from divvy._optimizers import Optimizer
 
 
-def _shape(shape):
+def _name(name, what):
+    return text(name, "the name of a %s, its first argument," % what)
+
+
+def _shape(shape, what):
     if isinstance(shape, (int, np.integer)):
         shape = (shape,)
     try:
-        return [int(dim) for dim in shape]
+        dims = tuple(shape)
     except TypeError:
-        raise TypeError("shape is %r: wanted a tuple of ints" % (shape,)) from None
+        raise TypeError("the shape of %s is %r: wanted a tuple of ints" % (what, shape)) from None
+    return [whole(dim, "a dimension of %s" % what) for dim in dims]
 
 
-def _initializer(value, dtype):
+def checked_optimizer(value, what):
+    """The C++ object of an optimizer, or None."""
+    if value is None:
+        return None
+    return option(value, Optimizer, "the optimizer of %s" % what, "Adam(1e-3)")
+
+
+def _initializer(value, dtype, what):
     """The C++ initializer, and a text that tells it from others."""
-    if isinstance(value, Option):
-        return native(value), repr(value)
+    if value is None or isinstance(value, Option) or callable(value):
+        return option(value, Initializer, "the initializer of %s" % what,
+                      "RandomNormal(stddev=0.1)"), repr(value)
     if isinstance(value, (bool, int, float)):
         return native(Constant(float(value))), repr(Constant(float(value)))
     initial = _divvy.InitialValue(value, dtype)
@@ -47,6 +62,10 @@ class _Stored:
     def __reduce__(self):
         raise TypeError("%r cannot be pickled or copied: it stands for values on the parameter "
                         "servers. Other processes reach them in steps" % self)
+
+    def __array__(self, *unused, **unused_too):
+        raise TypeError("%s is no array: its values are on the parameter servers, and %s gets them"
+                        % (self, ".read()" if isinstance(self, Variable) else ".lookup(ids)"))
 
     def lookup(self, ids):
         """The rows of these ids, in their order: an array of shape ids.shape + row shape.
@@ -81,13 +100,16 @@ class Variable(_Stored):
 
     def __init__(self, name, shape, *, optimizer=None, initializer=0.0, dtype="float32",
                  aggregation="none", wire="exact", shards=None):
-        dims = _shape(shape)
-        initial, text = _initializer(initializer, dtype)
-        spec = _divvy.variable_spec(name, dims, dtype, initial, native(optimizer), aggregation,
-                                    wire, shards or 0)
+        what = "variable %r" % _name(name, "variable")
+        dims = _shape(shape, what)
+        initial, initial_text = _initializer(initializer, dtype, what)
+        spec = _divvy.variable_spec(
+            name, dims, dtype, initial, checked_optimizer(optimizer, what),
+            text(aggregation, "the aggregation of %s" % what), text(wire, "the wire of %s" % what),
+            0 if shards is None else whole(shards, "the shards of %s" % what, 1))
         super().__init__(
             spec, "%s %s, optimizer=%r, initializer=%s, aggregation=%s, wire=%s, shards=%r" %
-            (spec.dtype, tuple(dims), optimizer, text, aggregation, wire, shards))
+            (spec.dtype, tuple(dims), optimizer, initial_text, aggregation, wire, shards))
 
     @property
     def shape(self):
@@ -148,14 +170,19 @@ class Table(_Stored):
     def __init__(self, name, dim, *, optimizer=None, initializer=RandomUniform(),
                  admission=AdmitAlways(), eviction=EvictNever(), absent="initial_value",
                  max_rows=0, full="refuse", dtype="float32"):
-        initial, text = _initializer(initializer, "float32")
-        spec = _divvy.table_spec(name, dim, dtype, initial, native(optimizer), native(admission),
-                                 native(eviction), absent, max_rows, full)
-        self.dim = dim
+        what = "table %r" % _name(name, "table")
+        self.dim = whole(dim, "the dim of %s" % what)
+        initial, initial_text = _initializer(initializer, "float32", what)
+        spec = _divvy.table_spec(
+            name, self.dim, dtype, initial, checked_optimizer(optimizer, what),
+            option(admission, Admission, "the admission of %s" % what, "AdmitAfter(2)"),
+            option(eviction, Eviction, "the eviction of %s" % what, "EvictUnusedFor(3600)"),
+            text(absent, "absent of %s" % what), whole(max_rows, "max_rows of %s" % what),
+            text(full, "full of %s" % what))
         super().__init__(
             spec, "table of %s [%d], optimizer=%r, initializer=%s, admission=%r, eviction=%r, "
             "absent=%s, max_rows=%d, full=%s" %
-            (spec.dtype, dim, optimizer, text, admission, eviction, absent, max_rows, full))
+            (spec.dtype, dim, optimizer, initial_text, admission, eviction, absent, max_rows, full))
 
     def apply_gradient(self, ids, gradient, *, allow_nonfinite=False):
         """Gives the table's optimizer a gradient of some rows, in a step.

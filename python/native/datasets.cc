@@ -26,7 +26,12 @@ absl::StatusOr<Result> Guarded(Fn&& fn) {
   return CallPython<Result>("a function of the program's data", std::forward<Fn>(fn));
 }
 
-py::object DatasetsModule() { return py::module_::import("divvy._datasets"); }
+// Kept, as ValuesModule of values.cc is.
+py::handle DatasetsModule() {
+  static PyObject* module = nullptr;  // guarded by the GIL
+  if (module == nullptr) module = py::module_::import("divvy._datasets").release().ptr();
+  return module;
+}
 
 // ---- an object with __len__ and __getitem__ -----------------------------------------------------
 

@@ -26,7 +26,17 @@ ReturnedArrays& Returned() {
   return *returned;
 }
 
-py::object ValuesModule() { return py::module_::import("divvy._values"); }
+// Not of a subclass, such as numpy.ma's, whose data may mean something else.
+bool IsPlainArray(py::handle value) {
+  return Py_TYPE(value.ptr()) == py::detail::npy_api::get().PyArray_Type_;
+}
+
+// Kept: an import, which a record of a dataset would make several times, takes longer than a call.
+py::handle ValuesModule() {
+  static PyObject* module = nullptr;  // guarded by the GIL
+  if (module == nullptr) module = py::module_::import("divvy._values").release().ptr();
+  return module;
+}
 
 std::string TypeName(py::handle value) {
   return py::str(py::type::handle_of(value).attr("__name__")).cast<std::string>();
@@ -174,6 +184,7 @@ Nest NestAt(py::handle value, const std::string& path, int depth) {
   if (depth > kMostDepth)
     throw py::type_error(absl::StrCat(path.substr(0, 200), "... is nested more than ", kMostDepth,
                                       " deep, or contains itself"));
+  if (IsPlainArray(value)) return Nest(TensorOf(value, path));
   if (py::isinstance<py::str>(value)) return Nest(TextOf(value, path));
   if (py::isinstance<py::dict>(value))
     return NestOfDict(py::reinterpret_borrow<py::dict>(value), path, depth);
@@ -211,8 +222,7 @@ void FreeReturnedArrays() {
 }
 
 Tensor TensorOf(py::handle value, const std::string& what, Passing passing) {
-  if (py::isinstance<py::array>(value))
-    return OfArray(py::reinterpret_borrow<py::array>(value), what, passing);
+  if (IsPlainArray(value)) return OfArray(py::reinterpret_borrow<py::array>(value), what, passing);
   if (PyBool_Check(value.ptr())) return Tensor::Scalar<bool>(value.ptr() == Py_True);
   if (PyLong_Check(value.ptr())) {
     const int64_t number = PyLong_AsLongLong(value.ptr());

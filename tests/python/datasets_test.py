@@ -86,6 +86,36 @@ def doubled(element):
     return {**element, "i": element["i"] * 2}
 
 
+class SomeRecordsRaise:
+
+    def __init__(self, error):
+        self.error = error
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, i):
+        if i in (1, 4):
+            raise self.error
+        return {"i": np.int64(i)}
+
+
+@pytest.mark.parametrize("error", [
+    OSError("truncated image"), FileNotFoundError("gone"), KeyError("k"), IndexError("i"),
+    RuntimeError("r"), AssertionError("a"), ZeroDivisionError("z"), ValueError("v")])
+def test_any_exception_of_a_record_may_be_ignored(error):
+    data = divvy.records(SomeRecordsRaise(error))
+    assert [one["i"] for one in data.ignore_errors(2)] == [0, 2, 3, 5]
+    with pytest.raises(divvy.Error, match=type(error).__name__):
+        elements(data.ignore_errors(1))
+
+
+def test_what_is_no_matter_of_a_record_is_not_ignored():
+    for error in (MemoryError("m"), NotImplementedError("n")):
+        with pytest.raises(divvy.Error, match=type(error).__name__):
+            elements(divvy.records(SomeRecordsRaise(error)).ignore_errors(2))
+
+
 def failing(element):
     raise ValueError("element %d is bad" % element["i"])
 
@@ -119,7 +149,14 @@ def test_a_function_of_the_program_fails_with_its_traceback():
     (lambda: divvy.tensors({"a": np.zeros(2), "b": np.zeros(3)}), ValueError, "equal numbers"),
     (lambda: divvy.tensors({"a": np.float32(3)}), ValueError, "shapes"),
     (lambda: divvy.tensors({"a": "x"}), TypeError, r"tensors\['a'\] is a str"),
+    (lambda: divvy.tensors({"x": np.ma.ones(3)}), TypeError, r"tensors\['x'\] is a masked array"),
     (lambda: HUNDRED.batch(0), ValueError, "size is 0"),
+    (lambda: HUNDRED.batch(2.7), TypeError, "size is 2.7: wanted a whole number"),
+    (lambda: HUNDRED.batch("4"), TypeError, "size is '4'"),
+    (lambda: HUNDRED.take(1.5), TypeError, "n is 1.5"),
+    (lambda: HUNDRED.shard(2, "0"), TypeError, "index is '0'"),
+    (lambda: divvy.csv("x.csv", {"a": "int64"}), TypeError, "columns are a dict.*divvy.Column"),
+    (lambda: divvy.csv(["x.csv", "y.csv"], ["a"]), TypeError, "files are a list.*glob"),
     (lambda: HUNDRED.shuffle(-1), ValueError, "window is -1"),
     (lambda: HUNDRED.map(lambda x: x), TypeError, "lambda"),
     (lambda: HUNDRED.auto_shard("hint"), ValueError, "policy is"),

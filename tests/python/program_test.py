@@ -117,6 +117,58 @@ def _plain(tmp_path, code):
     return str(path)
 
 
+EXPORTS = """
+    import os, tempfile
+
+    rows = divvy.Table("rows", 2, optimizer=divvy.Sgd(1.0), initializer=0.0)
+    w = divvy.Variable("w", 3, optimizer=divvy.Sgd(1.0))
+
+    @divvy.step
+    def train(number):
+        rows.apply_gradient([number], -np.ones((1, 2), np.float32))
+        w.apply_gradient(-np.ones(3, np.float32))
+
+    def main(c):
+        assert c.restore_latest() == 0
+        for number in (7, 9):
+            c.schedule(train, number)
+        c.join()
+        try:
+            c.save_checkpoint()
+        except divvy.FailedPreconditionError as error:
+            print(error)
+        c.export("model.safetensors")
+        c.export("bundle")
+        try:
+            c.export("model.pt")
+        except ValueError as error:
+            print(error)
+        try:
+            c.set_learning_rate_scale(float("nan"))
+        except ValueError as error:
+            print(error)
+
+    divvy.run(main)
+    for path in ("model.safetensors", "bundle"):
+        loaded = divvy.load(path)
+        print(loaded["w"].tolist(), sorted(loaded["rows-keys"].tolist()))
+    print(os.listdir(tempfile.gettempdir()))
+"""
+
+
+def test_a_program_in_one_process_exports_its_tables(tmp_path, monkeypatch):
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.chdir(tmp_path)
+    done = programs.run(programs.write(tmp_path, EXPORTS),
+                        env={"TMPDIR": str(tmp_path / "temporary")})
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert "start the program with --checkpoint_dir" in lines[0]
+    assert "'model.pt' has the suffix of another format" in lines[1]
+    assert "cannot be scaled by nan" in lines[2]
+    assert lines[3:] == ["[2.0, 2.0, 2.0] [7, 9]"] * 2 + ["[]"]
+
+
 OBSERVED = """
     data = divvy.tensors({"i": np.arange(100)})
 

@@ -156,6 +156,43 @@ def test_two_steps_of_one_name_are_refused_and_a_cell_that_runs_again_is_not():
         module_level("@divvy.step\ndef cell(a, b): return 3", "notebook")
 
 
+def run_cell(code, name):
+    """Runs code as ipykernel does: in the module of the notebook, and the text names the file."""
+    exec(compile(code, "/tmp/ipykernel_1/%s.py" % name, "exec"), NOTEBOOK)
+    return NOTEBOOK
+
+
+NOTEBOOK = {"divvy": divvy, "__name__": "__main__"}
+
+
+def test_a_cell_of_a_notebook_may_be_edited_and_run_again(c):
+    first = "in_cell = divvy.Variable('in_cell', 2)\n"
+    assert run_cell(first, "1")["in_cell"].read().tolist() == [0, 0]
+    run_cell(first, "1")["in_cell"].assign([1, 2])
+    assert run_cell(first + "# edited", "2")["in_cell"].read().tolist() == [1, 2]
+    with pytest.raises(ValueError, match="'in_cell' exists as .*again as .*another name"):
+        run_cell("in_cell = divvy.Variable('in_cell', 3)", "3")
+    run_cell("@divvy.step\ndef of_cell(): return 1", "4")
+    assert run(c, run_cell("@divvy.step\ndef of_cell(): return 2", "5")["of_cell"]) == 2
+
+
+def test_a_variable_of_a_cell_may_change_while_no_cluster_runs():
+    run_cell("edited = divvy.Variable('edited', 2)", "6")
+    edited = run_cell("edited = divvy.Variable('edited', 3)", "7")["edited"]
+    with divvy.testing.cluster():
+        assert edited.read().tolist() == [0, 0, 0]
+
+
+@divvy.step
+def returns_its_seed():
+    np.random.default_rng(divvy.step_seed())
+    return divvy.step_seed()
+
+
+def test_a_seed_travels(c):
+    assert 0 <= run(c, returns_its_seed) < 1 << 63
+
+
 # ---- errors ----
 
 class Unprintable(Exception):

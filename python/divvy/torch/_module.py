@@ -3,7 +3,8 @@ import torch
 
 import divvy
 from divvy import _divvy
-from divvy._variables import Variable, _Scalable
+from divvy._native import text
+from divvy._variables import Variable, _Scalable, checked_optimizer
 from divvy.torch._steps import LOCK, check_in_program, join
 from divvy.torch._tensors import Lent, float_array, over, own_array, tensors
 
@@ -18,8 +19,9 @@ def _kept_as(dtype, what):
         return torch.float32
     if dtype in _OTHERS:
         return dtype
-    raise TypeError("%s is %s, which no variable holds: wanted a real dtype of at most 64 bits" %
-                    (what, str(dtype).replace("torch.", "")))
+    raise TypeError("%s is %s, which no variable holds: wanted one of %s" %
+                    tuple(str(one).replace("torch.", "") for one in
+                          (what, dtype, ", ".join(map(str, _FLOATS + _OTHERS)))))
 
 
 def _declare(name, what, value, **options):
@@ -131,13 +133,13 @@ class _Buffer:
 
 
 class _JoinHook:
-    """Makes a step that calls the torch module itself join, too."""
+    """Gives the torch module itself the newest values where a step or main calls it."""
 
     def __init__(self, module):
         self._module = module
 
     def __call__(self, *unused):
-        join(self._module)
+        self._module._refresh()
 
     def __reduce__(self):
         # A copy of the torch module is a module of its own.
@@ -181,19 +183,20 @@ class Module(_Scalable):
     wire: as divvy.Variable. allow_nonfinite: whether NaN and infinity may be applied.
 
     IN A STEP the first use pulls all parameters and buffers into the module's own storage. When the
-    step's function returns, what .grad holds is staged; a parameter without one is not used. Several
-    calls of backward() add up, and torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0) and
-    divvy.clip_by_global_norm([model, ids], 1.0) work before the return. A step begins without
+    step's function returns, what .grad holds is staged; a parameter without one is not used.
+    Several calls of backward() add up, and torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    and divvy.clip_by_global_norm([model, ids], 1.0) work before the return. A step begins without
     gradients, in the mode (train or eval) that the module had at its declaration; a read-only step
-    begins in eval mode. float16 and bfloat16 parameters are kept as float32
-    on the parameter servers, where the optimizer works.
+    begins in eval mode. float16 and bfloat16 parameters are kept as float32 on the parameter
+    servers, where the optimizer works.
 
     BUFFERS, such as the statistics of BatchNorm: each worker normalizes by its own batch. A step
     that changes a buffer assigns it when it ends, the mean over the worker's replicas; of workers
     that run at the same time, the last one's value stays. Buffers with persistent=False stay in the
     process.
 
-    IN MAIN a call computes in eval mode and without gradients, with the newest values.
+    IN MAIN a call computes in eval mode and without gradients, with the newest values. The torch
+    module itself gets them when it is called, by its state_dict() and by `module`.
 
     ValueError or TypeError, naming the parameter: one that wants gradients and no optimizer is
     given, one without a shape, one that another dt.Module has, or one that is not float32, float16
@@ -203,14 +206,23 @@ class Module(_Scalable):
     def __init__(self, name, module, *, optimizer=None, wire="exact", allow_nonfinite=False):
         if not isinstance(module, torch.nn.Module):
             raise TypeError("dt.Module %r: %r is no torch.nn.Module" % (name, module))
-        self.name = name
+        if isinstance(module, torch.jit.ScriptModule):
+            raise TypeError("dt.Module %r: a %s is TorchScript, whose values cannot be exchanged: "
+                            "give the module that torch.jit.trace or torch.jit.script got" %
+                            (name, type(module).__name__))
+        self.name = text(name, "the name of a dt.Module, its first argument,")
+        checked_optimizer(optimizer, "dt.Module %r" % name)
         self._module = module
         self._allow_nonfinite = allow_nonfinite
         options = {"optimizer": optimizer, "wire": wire}
         self._leaves = [_Leaf(name, *leaf, options) for leaf in _named_leaves(module)]
         self._buffers = [_Buffer(name, *buffer) for buffer in _named_buffers(module)]
         self._modes = [(one, one.training) for one in module.modules()]
-        module.register_forward_pre_hook(_JoinHook(self))
+        self._calling = False  # in main, which has loaded the values
+        hook = _JoinHook(self)
+        module.register_forward_pre_hook(hook)
+        # It gets references to the values, so it may load them afterwards.
+        module._register_state_dict_hook(hook)
 
     def __call__(self, *args, **kwargs):
         """The module's forward; arrays among the arguments become tensors."""
@@ -223,17 +235,20 @@ class Module(_Scalable):
         with LOCK, torch.no_grad():
             self._load()
             self._set_modes(evaluates=True)
+            self._calling = True
             try:
                 result = self._module(*args, **kwargs)
             finally:
+                self._calling = False
                 self._set_modes(evaluates=False)
         lent.stage()
         return result
 
     @property
     def module(self):
-        """The torch.nn.Module. In a step it has the step's values: model.module.encode(x)."""
-        join(self)
+        """The torch.nn.Module, with the values of the step, or in main with the newest ones:
+        model.module.encode(x)."""
+        self._refresh()
         return self._module
 
     def train(self, mode=True):
@@ -260,9 +275,7 @@ class Module(_Scalable):
     def state_dict(self):
         """Copies of all parameters and buffers, as torch.save takes them. In steps and in main."""
         check_in_program(repr(self))
-        with LOCK:
-            if join(self) is None:
-                self._load()
+        with LOCK:  # the hook loads them
             return {key: value.detach().clone() if isinstance(value, torch.Tensor) else value
                     for key, value in self._module.state_dict().items()}
 
@@ -286,6 +299,12 @@ class Module(_Scalable):
     def __reduce__(self):
         raise TypeError("%r cannot be pickled or copied: it stands for values on the parameter "
                         "servers. state_dict() has the values" % self)
+
+    def _refresh(self):
+        """The torch module is used: it gets the values of the step, or in main the newest ones."""
+        if join(self) is None and not self._calling and _divvy.in_program():
+            with LOCK:
+                self._load()
 
     # ---- a step's life ----
 

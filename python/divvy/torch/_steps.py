@@ -69,9 +69,9 @@ def check_in_program(what):
     is taken: the step that waits for this thread may hold it."""
     if not _divvy.in_program() and not _divvy.in_step():
         raise RuntimeError(
-            "%s is used on a thread that runs neither main nor a step: use it on the thread of the "
-            "step, and give tensors to other threads. Or compute there with the torch module, "
-            "after the step has used it" % what)
+            "%s is used on a thread that runs neither main nor a step: use it in main, before "
+            "divvy.run returns, or on the thread of the step, and give tensors to other threads. "
+            "Or compute with the torch module, which keeps the values of its last use" % what)
 
 
 def join(member):

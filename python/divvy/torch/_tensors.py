@@ -98,6 +98,8 @@ def tensors(nest, what="a nest of dt.tensors", lent=None):
     """
     if isinstance(nest, np.ndarray):
         return _lent(nest, what, lent)
+    if isinstance(nest, np.generic):  # a float32, say, of an element that is no batch
+        return over(np.array(nest))
     if type(nest) is dict:
         return {name: tensors(one, "%s[%r]" % (what, name), lent) for name, one in nest.items()}
     if type(nest) in (list, tuple):

@@ -396,6 +396,8 @@ def shared_with_mixed():
     (shared_with_mixed, {"optimizer": divvy.Sgd(1.0)}, ValueError, "'mixed/first.weight' already"),
     (lambda: 7, {}, TypeError, "7 is no torch.nn.Module"),
     (lambda: nn.Linear, {}, TypeError, "is no torch.nn.Module"),
+    (lambda: nn.Linear(2, 1), {"optimizer": torch.optim.Adam}, TypeError, "such as divvy.Adam"),
+    (lambda: nn.Linear(2, 1), {"optimizer": divvy.Adam}, TypeError, r"divvy.Adam\(1e-3\)"),
 ])
 def test_a_module_that_cannot_be_declared_is_one_clear_error(make, options, error, text, request):
     with pytest.raises(error, match=text):
@@ -423,6 +425,27 @@ def test_outside_of_a_job_a_call_is_an_error():
         thread.start()
         thread.join()
     assert "neither main nor a step" in raised[0]
+
+
+def test_in_main_the_torch_module_has_the_newest_values():
+    with divvy.testing.cluster() as c:
+        c.schedule(subtract_one).fetch()
+        x = torch.ones(1, 2)
+        for use in (lambda: weight(x), lambda: ones(x), lambda: ones.module(x),
+                    lambda: weight.state_dict()["weight"].sum(),
+                    lambda: ones.state_dict()["weight"].sum(),
+                    lambda: sum(one.sum() for one in ones.parameters())):
+            weight.weight.data.fill_(77)  # what a chief of a cluster has from its beginning
+            assert use().item() == -2.0
+    weight.weight.data.fill_(5)
+    assert weight(x).item() == 10.0  # the job is over, and the module the program's
+
+
+def test_torchscript_is_refused():
+    traced = torch.jit.trace(nn.Linear(2, 1), torch.ones(1, 2))
+    for module in (traced, torch.jit.script(nn.Linear(2, 1))):
+        with pytest.raises(TypeError, match="'traced': a .* is TorchScript.*that torch.jit.trace"):
+            dt.Module("traced", module, optimizer=divvy.Sgd(1.0))
 
 
 def test_a_module_does_not_travel_but_its_copy_is_free():

@@ -88,6 +88,33 @@ def test_a_file_that_imports_divvy_torch_gets_tensors_and_others_arrays(c):
     assert c.schedule(LATE.see, batch).fetch() == "Tensor"
 
 
+@dt.step
+def takes_numbers(batch):
+    return [type(batch["x"]).__name__, str(batch["x"].dtype), float(batch["x"] * 2)]
+
+
+def test_a_number_of_an_element_that_is_no_batch_is_a_tensor(c):
+    assert c.schedule(takes_numbers, {"x": np.float32(1.5)}).fetch() == [
+        "Tensor", "torch.float32", 3.0]
+
+
+class Stream(torch.utils.data.IterableDataset):
+
+    def __iter__(self):
+        return iter([1])
+
+    def __len__(self):
+        return 1
+
+
+def test_data_that_cannot_be_leased_says_what_to_give():
+    of_two = torch.utils.data.TensorDataset(torch.zeros(2))
+    with pytest.raises(TypeError, match="a DataLoader draws.*its .dataset.*divvy.generator"):
+        divvy.from_torch(torch.utils.data.DataLoader(of_two))
+    with pytest.raises(TypeError, match="Stream has no __getitem__.*divvy.generator"):
+        divvy.from_torch(Stream())
+
+
 def test_other_words_for_arrays_are_refused():
     with pytest.raises(ValueError, match='arrays is \'cupy\': wanted "numpy", "torch" or None'):
         divvy.step(kinds, arrays="cupy")
