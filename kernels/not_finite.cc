@@ -16,7 +16,7 @@ constexpr int64_t kBlock = 4096;
 // would wait for the one before.
 template <typename T>
 bool AllFinite(const T* values, int64_t n) {
-  constexpr int64_t kSums = 128 / sizeof(T);
+  static constexpr int64_t kSums = 128 / sizeof(T);
   bool all = true;
   AtVectorLevel([values, n, &all] {
     T sums[kSums] = {};
