@@ -95,7 +95,8 @@ def unity():
             continue
         group = groups.setdefault(name, dict(own))
         if group["copt"] != own["copt"]:
-            fail("%s: its copts are %s, and others of group %s have %s" % (rule["name"], own["copt"], name, group["copt"]))
+            fail("%s: its copts are %s, and others of group %s have %s" %
+                 (rule["name"], own["copt"], name, group["copt"]))
         for kind in _KINDS:
             group[kind] = group[kind] + [value for value in own[kind] if value not in group[kind]]
     for name, group in groups.items():

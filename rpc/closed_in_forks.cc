@@ -11,8 +11,8 @@ namespace {
 
 constexpr int kMost = 1 << 16;
 
-// The inode of the descriptor with this number; 0: none. The number of a descriptor is reused, its
-// inode number is not. No lock, because the child could not take one that another thread held.
+// The inode of the descriptor with this number; 0: none. The number of a descriptor is reused soon,
+// that of an inode is not. No lock, because the child could not take one that another thread held.
 std::atomic<ino_t> inodes[kMost];
 std::atomic<int> end = 0;  // above all numbers that have been given
 

@@ -8,8 +8,8 @@ namespace divvy {
 
 // Returns `fd`, which a process that fork() makes from now on closes at its beginning. Otherwise
 // that process, if it outlives this one, would hold the port or the lock that the successor wants,
-// and its peers would not see that the connection has ended. Whoever closes the descriptor need not
-// say so. Descriptors from 65,536 on are left as they are. Thread-safe.
+// and its peers would not see that the connection has ended. The descriptor may be closed like any
+// other. Descriptors from 65,536 on are left as they are. Thread-safe.
 //
 // A process that exec() starts needs none of this: O_CLOEXEC closes the descriptor there.
 Descriptor ClosedInForks(Descriptor fd);

@@ -7,7 +7,7 @@ from typing import Optional, Sequence
 import numpy as np
 
 from divvy import _divvy, _errors, _functions, _registry, _values
-from divvy._native import whole
+from divvy._native import text, whole
 
 # Arrays that main gives to divvy.tensors travel with the recipe. Larger ones belong to the module.
 _MOST_BYTES_THAT_TRAVEL = 1 << 20
@@ -39,7 +39,8 @@ class Column:
 
     def _recipe(self):
         fields = dataclasses.asdict(self)
-        fields["shape"] = [int(dim) for dim in self.shape]
+        fields["shape"] = [whole(dim, "a dimension of column %r" % self.name)
+                           for dim in self.shape]
         fields["dtype"] = self.dtype if self.dtype == "string" else _values.dtype_name(self.dtype)
         if fields["dtype"] not in _DTYPES:
             raise TypeError("column %r has dtype %r: wanted one of %s" %
@@ -85,7 +86,7 @@ class Dataset:
     def shuffle(self, window, seed=None):
         """Permutes the elements within windows of `window`. seed None: another order each pass."""
         return self._then("shuffle", window=_count(window, "window"),
-                          seed=None if seed is None else int(seed))
+                          seed=None if seed is None else whole(seed, "seed"))
 
     def repeat(self, times=-1):
         """Repeats the data `times` times; -1: forever."""
@@ -129,8 +130,9 @@ class Dataset:
     def ignore_errors(self, limit):
         """Skips up to `limit` bad elements of a pass; the log names them.
 
-        Bad is a record or a line that cannot be read, and an element for which a function of the
-        program (a map's, a filter's, __getitem__) raises an exception.
+        Bad elements are lines and records that cannot be read, and those for which a function of
+        the program (a map's, a filter's, __getitem__) raises an exception. A MemoryError and a
+        NotImplementedError are no matter of an element, and end the pass.
         """
         return self._then("ignore_errors", limit=whole(limit, "limit"))
 
@@ -205,7 +207,7 @@ def csv(files, columns, separator=","):
     first line has all names, columns are found by name, otherwise by position. Blanks around a
     number or a name do not count; text is taken as it is.
     """
-    if len(separator) != 1 or not separator.isascii():
+    if len(text(separator, "separator")) != 1 or not separator.isascii():
         raise ValueError("separator is %r: wanted one ASCII character" % (separator,))
     return _source("csv", files=_files(files), columns=_columns(columns, "csv"),
                    separator=separator)
@@ -219,7 +221,7 @@ def libsvm(files, below=0, labels="as_written"):
     """
     if labels not in ("as_written", "binary", "one_two"):
         raise ValueError("labels is %r: wanted as_written, binary or one_two" % (labels,))
-    return _source("libsvm", files=_files(files), below=int(below), labels=labels)
+    return _source("libsvm", files=_files(files), below=whole(below, "below"), labels=labels)
 
 
 def criteo(files, by_column=False):
@@ -318,7 +320,7 @@ def records(data):
     if hasattr(data, "batch_sampler") and hasattr(data, "dataset"):
         raise TypeError("records: a %s draws batches in its own order, so they cannot be leased: "
                         "give divvy.from_torch its .dataset, then .shuffle(n).batch(size); or "
-                        "divvy.generator a function that yields what it gives" %
+                        "divvy.generator a function with `yield from` the loader" %
                         type(data).__name__)
     if hasattr(data, "__iter__") and _is_abstract(getattr(type(data), "__getitem__", None)):
         raise TypeError("records: %s has no __getitem__, as an IterableDataset: give "

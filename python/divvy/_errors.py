@@ -176,7 +176,7 @@ def of_element(error):
     """Marks an exception as that of an element of a dataset, which ignore_errors skips. One whose
     code says so already, or that is no matter of the element, stays as it is."""
     if not isinstance(error, (Error, ValueError, TypeError, MemoryError, NotImplementedError)):
-        error._divvy_code = _DATA_LOSS
+        error.__dict__["_divvy_code"] = _DATA_LOSS  # a class of its own may refuse attributes
 
 
 def _without_own_frames(trace):
@@ -240,7 +240,7 @@ def _trace_of(error):
 def describe(error):
     """(code, text) of an exception, the text with its traceback. C++ calls it."""
     in_main = _divvy.in_program()
-    code = getattr(error, "_divvy_code", None) or next(
+    code = error.__dict__.get("_divvy_code") or next(
         (code for kinds, code in _CODES if isinstance(error, kinds)), _UNKNOWN)
     try:
         trace = _trace_of(error)

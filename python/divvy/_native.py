@@ -42,7 +42,9 @@ def whole(value, what, least=None):
     try:
         number = operator.index(value)
     except TypeError:
-        raise TypeError("%s is %r: wanted a whole number" % (what, value)) from None
+        number = None
+    if number is None or isinstance(value, bool):
+        raise TypeError("%s is %r: wanted a whole number" % (what, value))
     if least is not None and number < least:
         raise ValueError("%s is %d: wanted at least %d" % (what, number, least))
     return number

@@ -14,12 +14,14 @@ from divvy import _coordinator, _divvy, _registry, _variables
 class _Main:
     """Calls the program's function, and keeps what it raised."""
 
-    def __init__(self, function):
+    def __init__(self, function, before=lambda: None):
         self.function = function
+        self.before = before
         self.raised = None
 
     def __call__(self, handle):
         try:
+            self.before()
             _registry.create_declared()
             self.function(_coordinator.Coordinator(handle))
         except BaseException as error:  # pylint: disable=broad-except
@@ -107,29 +109,49 @@ def _no_exit_in_steps():
         os._exit = exit_at_once
 
 
-@contextlib.contextmanager
-def _checkpoints_for_exports(words):
-    """The words of a job in one process, whose tables are exported from a checkpoint.
+class _CheckpointsForExports:
+    """Where a job in one process makes the checkpoints from which its tables are exported.
 
-    Such a checkpoint lies in a temporary folder, unless the program was given a folder. No other
-    ones are made there.
+    It is a temporary folder, and there is none if the program was given a folder or has no tables.
+    If the process is killed, the folder stays. Without a place for it, exports of tables are
+    refused.
     """
-    given = "DIVVY_CHECKPOINT_DIR" in os.environ or any(
-        name in word for word in words for name in ("checkpoint_dir", "flagfile"))
-    tables = any(isinstance(one, _variables.Table) for one in _registry.variables.values())
-    if given or not tables or not words:
-        yield words
-        return
-    with tempfile.TemporaryDirectory(prefix="divvy-") as folder:
-        # As flags they would be the program's own.
-        os.environ.update(DIVVY_CHECKPOINT_DIR=folder, DIVVY_TEMPORARY="1")
-        _coordinator.checkpoints_are_temporary = True
+
+    def __init__(self, words):
+        self.words = words
+        self._folder = None
+        given = "DIVVY_CHECKPOINT_DIR" in os.environ or any(
+            name in word for word in words for name in ("checkpoint_dir", "flagfile"))
+        tables = any(isinstance(one, _variables.Table) for one in _registry.variables.values())
+        if given or not tables or not words:
+            return
         try:
-            # No parameter server of this process can be lost alone, so there is nothing to replay.
-            yield words[:1] + ["--checkpoint_every=0", "--durability=checkpoint"] + words[1:]
-        finally:
-            _coordinator.checkpoints_are_temporary = False
-            del os.environ["DIVVY_CHECKPOINT_DIR"], os.environ["DIVVY_TEMPORARY"]
+            self._folder = tempfile.TemporaryDirectory(prefix="divvy-")
+        except OSError:
+            return
+        # No other checkpoints are wanted there. And no parameter server of this process can be lost
+        # alone, so no log for a replay is, either.
+        end = words.index("--") if "--" in words else len(words)
+        self.words = words[:end] + ["--checkpoint_every=0", "--durability=checkpoint"] + words[end:]
+
+    def __enter__(self):
+        if self._folder is not None:
+            # Not --checkpoint_dir, which would stand for a folder that the program was given.
+            os.environ.update(DIVVY_CHECKPOINT_DIR=self._folder.name, DIVVY_TEMPORARY="1")
+            _coordinator.checkpoints_are_temporary = True
+        return self
+
+    def hide(self):
+        """The flags have been read. A program that main starts must not find the folder."""
+        if self._folder is not None:
+            os.environ.pop("DIVVY_CHECKPOINT_DIR", None)
+            os.environ.pop("DIVVY_TEMPORARY", None)
+
+    def __exit__(self, *unused):
+        self.hide()
+        _coordinator.checkpoints_are_temporary = False
+        if self._folder is not None:
+            self._folder.cleanup()
 
 
 def _check_main(function, name):
@@ -184,14 +206,14 @@ def run(main, evaluate=None, *, argv=None, min_shard_bytes=None, placement="roun
     if words:
         words.insert(1, "--gpus=none")
     _registry.begin_run()
-    body = _Main(main)
     scorer = None if evaluate is None else _Main(evaluate)
     sys.stdout.flush()
     is_task = "TF_CONFIG" in os.environ or any("task_type" in word for word in words)
-    checkpoints = contextlib.nullcontext(words) if is_task else _checkpoints_for_exports(words)
-    with _no_exit_in_steps() if is_task else contextlib.nullcontext(), checkpoints as words:
-        code = _divvy.run(body, scorer, words or ["divvy"], min_shard_bytes, placement,
-                          "TF_CONFIG" not in os.environ)
+    with _no_exit_in_steps() if is_task else contextlib.nullcontext(), \
+            _CheckpointsForExports([] if is_task else words) as checkpoints:
+        body = _Main(main, checkpoints.hide)
+        code = _divvy.run(body, scorer, checkpoints.words or words or ["divvy"], min_shard_bytes,
+                          placement, "TF_CONFIG" not in os.environ)
     sys.stdout.flush()
     sys.stderr.flush()
     raised = body.raised or (scorer and scorer.raised)

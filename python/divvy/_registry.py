@@ -44,12 +44,12 @@ def declare(variable):
     with _lock:
         other = variables.get(name) or late_variables.get(name)
         if other is not None and _is_of_cells(other, variable):
-            # The cell of a notebook runs again; the objects of both runs stand for the variable.
-            if other._text == variable._text:
-                return
+            # The cell of a notebook runs again.
             if name in variables and not _running and not in_test():
                 variables[name] = variable
                 return
+            if other._text == variable._text:
+                return  # the objects of both runs stand for the variable
             raise ValueError("variable %r exists as %s, and is declared again as %s: leave the "
                              "cluster first, or use another name" %
                              (name, other._text, variable._text))

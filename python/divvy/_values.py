@@ -92,6 +92,8 @@ def as_array(value, what="the value"):
         except BufferError:  # it is read-only, which DLPack cannot say
             if not hasattr(value, "__array__"):
                 raise
+    if hasattr(value, "_is_no_array"):
+        raise TypeError("%s: %s" % (what, value._is_no_array()))
     if hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
         return np.asarray(value)
     return None
@@ -117,9 +119,11 @@ def numbers_as(value, dtype, what):
         raise TypeError("%s is a %s: wanted numbers or an array" % (what, type(value).__name__))
     if array.size == 0:
         return array.astype(kind)
+    if array.dtype.kind == "c":
+        raise TypeError("%s has complex numbers, and the variable is %s" % (what, dtype))
     if kind.kind in "iub" and array.dtype.kind == "f":
-        raise TypeError("%s has fractions, or a number of more than 64 bits, and the variable is %s"
-                        % (what, dtype))
+        raise TypeError("%s has floats, or ints of more than 64 bits, and the variable is %s: give "
+                        "whole numbers of at most 64 bits" % (what, dtype))
     with np.errstate(over="ignore"):
         converted = array.astype(kind)
     holds = (np.array_equal(converted, array) if kind.kind in "iub" else

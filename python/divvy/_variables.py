@@ -64,8 +64,11 @@ class _Stored:
                         "servers. Other processes reach them in steps" % self)
 
     def __array__(self, *unused, **unused_too):
-        raise TypeError("%s is no array: its values are on the parameter servers, and %s gets them"
-                        % (self, ".read()" if isinstance(self, Variable) else ".lookup(ids)"))
+        raise TypeError(self._is_no_array())
+
+    def _is_no_array(self):
+        return "%s is no array: its values are on the parameter servers, and %s gets them" % (
+            self, ".read()" if isinstance(self, Variable) else ".lookup(ids)")
 
     def lookup(self, ids):
         """The rows of these ids, in their order: an array of shape ids.shape + row shape.

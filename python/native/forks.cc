@@ -7,6 +7,7 @@
 #include "base/exit_codes.h"
 #include "python/native/job.h"
 #include "python/native/step_scope.h"
+#include "python/native/thread_states.h"
 
 namespace divvy::python {
 namespace {
@@ -32,6 +33,7 @@ void AfterForkInParent() { pthread_sigmask(SIG_SETMASK, &mask_before_fork, nullp
 void AfterForkInChild() {
   ProgramScope::Forget();
   StepScope::Forget();
+  ForgetThreadStates();
   KeptSignals::PutBackInChild();
   pthread_sigmask(SIG_SETMASK, &mask_before_fork, nullptr);
 }

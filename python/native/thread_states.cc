@@ -10,18 +10,20 @@ namespace divvy::python {
 namespace {
 
 // The states of threads that have ended. Such a thread cannot free its own: that wants the GIL,
-// which whoever waits for the thread's end may hold. Never destroyed.
+// which whoever waits for the thread's end may hold.
 struct EndedThreads {
   Mutex mu;
   std::vector<PyThreadState*> states DIVVY_GUARDED_BY(mu);
 };
-EndedThreads& Ended() {
-  static EndedThreads* const ended = new EndedThreads();
-  return *ended;
-}
+// Never destroyed. Only a forked process exchanges it, before it has a second thread.
+EndedThreads* ended = new EndedThreads();
+EndedThreads& Ended() { return *ended; }
 
 // REQUIRES: the GIL is held.
 void FreeEnded() {
+#if PY_VERSION_HEX >= 0x030C0000
+  return;  // From 3.12 on this would take its state from the thread that frees another's.
+#endif
   std::vector<PyThreadState*> states;
   {
     MutexLock lock(Ended().mu);
@@ -44,6 +46,8 @@ struct Kept {
 thread_local Kept kept;
 
 }  // namespace
+
+void ForgetThreadStates() { ended = new EndedThreads(); }
 
 void KeepThreadState() {
   if (kept.state != nullptr || PyGILState_GetThisThreadState() != nullptr) return;

@@ -11,6 +11,9 @@ namespace divvy::python {
 // GIL.
 void KeepThreadState();
 
+// In the child of a fork, where Python frees the states of all threads but one by itself.
+void ForgetThreadStates();
+
 }  // namespace divvy::python
 
 #endif  // DIVVY_PYTHON_NATIVE_THREAD_STATES_H_

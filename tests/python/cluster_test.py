@@ -211,6 +211,7 @@ OUTLIVED = """
             return
         child = os.fork()
         if child == 0:
+            os.setsid()  # the launcher ends the group of a worker that is gone
             os.closerange(0, 3)  # the test reads these to their end
             time.sleep(60)
             os._exit(0)

@@ -110,6 +110,31 @@ def test_any_exception_of_a_record_may_be_ignored(error):
         elements(data.ignore_errors(1))
 
 
+class Frozen(Exception):
+
+    def __setattr__(self, name, value):
+        raise AttributeError("frozen")
+
+
+def raises_on_three(element):
+    if element["i"] == 3:
+        raise Frozen("three")
+    return element
+
+
+def keeps_but_raises_on_five(element):
+    if element["i"] == 5:
+        raise KeyError("five")
+    return True
+
+
+def test_any_exception_of_a_map_and_a_filter_may_be_ignored():
+    data = HUNDRED.take(7).map(raises_on_three).filter(keeps_but_raises_on_five)
+    assert [one["i"] for one in data.ignore_errors(2)] == [0, 1, 2, 4, 6]
+    with pytest.raises(divvy.DataLossError, match="Frozen: three"):
+        elements(data)
+
+
 def test_what_is_no_matter_of_a_record_is_not_ignored():
     for error in (MemoryError("m"), NotImplementedError("n")):
         with pytest.raises(divvy.Error, match=type(error).__name__):
@@ -153,6 +178,11 @@ def test_a_function_of_the_program_fails_with_its_traceback():
     (lambda: HUNDRED.batch(0), ValueError, "size is 0"),
     (lambda: HUNDRED.batch(2.7), TypeError, "size is 2.7: wanted a whole number"),
     (lambda: HUNDRED.batch("4"), TypeError, "size is '4'"),
+    (lambda: HUNDRED.shuffle(4, seed=2.5), TypeError, "seed is 2.5"),
+    (lambda: divvy.libsvm("x", below=2.5), TypeError, "below is 2.5"),
+    (lambda: divvy.csv("x", ["a"], separator=5), TypeError, "separator is 5: wanted a text"),
+    (lambda: divvy.tfrecord("x", [divvy.Column("a", shape=[2.7])]), TypeError,
+     "dimension of column 'a' is 2.7"),
     (lambda: HUNDRED.take(1.5), TypeError, "n is 1.5"),
     (lambda: HUNDRED.shard(2, "0"), TypeError, "index is '0'"),
     (lambda: divvy.csv("x.csv", {"a": "int64"}), TypeError, "columns are a dict.*divvy.Column"),

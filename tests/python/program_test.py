@@ -130,6 +130,8 @@ EXPORTS = """
 
     def main(c):
         assert c.restore_latest() == 0
+        assert not [name for name in os.environ if name.startswith("DIVVY_T")]
+        assert "DIVVY_CHECKPOINT_DIR" not in os.environ
         for number in (7, 9):
             c.schedule(train, number)
         c.join()
@@ -257,7 +259,7 @@ FORKS = """
     def waits(handled):
         if handled:
             signal.signal(signal.SIGTERM, lambda *_: os._exit(5))
-        started.release()
+            started.release()
         while True:
             pass
 

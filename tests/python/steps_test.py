@@ -178,9 +178,10 @@ def test_a_cell_of_a_notebook_may_be_edited_and_run_again(c):
 
 def test_a_variable_of_a_cell_may_change_while_no_cluster_runs():
     run_cell("edited = divvy.Variable('edited', 2)", "6")
-    edited = run_cell("edited = divvy.Variable('edited', 3)", "7")["edited"]
+    run_cell("edited = divvy.Variable('edited', 3, initializer=[1.0, 2.0, 3.0])", "7")
+    edited = run_cell("edited = divvy.Variable('edited', 3, initializer=[4.0, 5.0, 6.0])", "8")
     with divvy.testing.cluster():
-        assert edited.read().tolist() == [0, 0, 0]
+        assert edited["edited"].read().tolist() == [4, 5, 6]
 
 
 @divvy.step
@@ -421,6 +422,16 @@ def test_a_child_that_comes_back_from_a_step_is_ended_and_said(c, capfd, how):
     assert "was forked by step" in said and "forks_and_comes_back" in said and "os._exit" in said
     assert ("ValueError: bad in the child" in said) == (how == "raises")
     assert int(total.read()) == before + 1
+
+
+def test_a_child_may_start_a_cluster_of_its_own():
+    with divvy.testing.cluster() as c:  # its threads end
+        run(c, returns, "none")
+    child = os.fork()
+    if child == 0:
+        with divvy.testing.cluster() as c:
+            os._exit(run(c, returns, "number"))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 4
 
 
 def test_a_child_that_leaves_the_cluster_goes_on_alone():

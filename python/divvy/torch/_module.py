@@ -35,6 +35,13 @@ def _declare(name, what, value, **options):
                     initializer=own_array(value, dtype), **options)
 
 
+def _copy_if_other(tensor, value):
+    """Copies a value. autograd takes each copy for a change, also that of an equal value."""
+    value = value.to(tensor.dtype)
+    if not torch.equal(tensor.cpu(), value):
+        tensor.copy_(value)
+
+
 class _Leaf:
     """A parameter and its variable."""
 
@@ -61,10 +68,14 @@ class _Leaf:
         self._version = None
 
     def load(self, array):
-        """Takes the value of the variable."""
+        """Takes the value of the variable, for a step."""
         self.parameter.grad = None
         self.parameter.copy_(over(array))
         self._version = self.parameter._version
+
+    def refresh(self, array):
+        """Takes the value of the variable, in main."""
+        _copy_if_other(self.parameter, over(array))
 
     def check_unchanged(self):
         """RuntimeError: the step changed what the variable's optimizer should change."""
@@ -114,9 +125,13 @@ class _Buffer:
         self._pulled = None
 
     def load(self, array):
-        """Takes the value of the variable."""
+        """Takes the value of the variable, for a step."""
         self._pulled = over(array)
         self.owner._buffers[self.key].copy_(self._pulled)
+
+    def refresh(self, array):
+        """Takes the value of the variable, in main."""
+        _copy_if_other(self.owner._buffers[self.key], over(array))
 
     def stage(self):
         """Assigns the variable if the step changed the buffer. batch_norm does not count its
@@ -138,8 +153,10 @@ class _JoinHook:
     def __init__(self, module):
         self._module = module
 
-    def __call__(self, *unused):
-        self._module._refresh()
+    def __call__(self, unused_module, values, *unused):
+        if torch.jit.is_tracing() and not _divvy.in_step():
+            return  # the copies would become a part of the trace
+        self._module._refresh(values if isinstance(values, dict) else None)
 
     def __reduce__(self):
         # A copy of the torch module is a module of its own.
@@ -196,7 +213,9 @@ class Module(_Scalable):
     process.
 
     IN MAIN a call computes in eval mode and without gradients, with the newest values. The torch
-    module itself gets them when it is called, by its state_dict() and by `module`.
+    module itself gets them when it is called, by its state_dict() and by `module`. In one process
+    the steps use the same module, so call it only after c.join(). torch.jit.trace wants
+    `model.module`, which gets the values before the trace begins.
 
     ValueError or TypeError, naming the parameter: one that wants gradients and no optimizer is
     given, one without a shape, one that another dt.Module has, or one that is not float32, float16
@@ -233,7 +252,7 @@ class Module(_Scalable):
         lent = Lent()
         args, kwargs = tensors(args, what, lent), tensors(kwargs, what, lent)
         with LOCK, torch.no_grad():
-            self._load()
+            self._refresh_all()
             self._set_modes(evaluates=True)
             self._calling = True
             try:
@@ -275,7 +294,7 @@ class Module(_Scalable):
     def state_dict(self):
         """Copies of all parameters and buffers, as torch.save takes them. In steps and in main."""
         check_in_program(repr(self))
-        with LOCK:  # the hook loads them
+        with LOCK:  # the hook of the torch module gets the values
             return {key: value.detach().clone() if isinstance(value, torch.Tensor) else value
                     for key, value in self._module.state_dict().items()}
 
@@ -286,7 +305,7 @@ class Module(_Scalable):
             raise RuntimeError("dt.Module %r: load_state_dict belongs into main" % self.name)
         check_in_program(repr(self))
         with LOCK:
-            self._load()  # what is wrong outside of main, and what `state` leaves out
+            self._refresh_all()  # what is wrong outside of main, and what `state` leaves out
             self._module.load_state_dict(state)
             for leaf in self._leaves:
                 leaf.variable.assign(own_array(leaf.parameter, _kept_as(leaf.parameter.dtype, "")))
@@ -300,19 +319,33 @@ class Module(_Scalable):
         raise TypeError("%r cannot be pickled or copied: it stands for values on the parameter "
                         "servers. state_dict() has the values" % self)
 
-    def _refresh(self):
-        """The torch module is used: it gets the values of the step, or in main the newest ones."""
+    def _refresh(self, state=None):
+        """The torch module is used: it gets the values of the step, or in main the newest ones.
+
+        state: its state_dict(), which then has copies, so that no step changes them.
+        """
         if join(self) is None and not self._calling and _divvy.in_program():
             with LOCK:
-                self._load()
+                self._refresh_all()
+                for key, value in (state or {}).items():
+                    if isinstance(value, torch.Tensor) and not value.requires_grad:
+                        state[key] = value.clone()
+
+    def _pulled(self):
+        """(leaf or buffer, its value) of all, with one message to each parameter server."""
+        parts = self._leaves + self._buffers
+        return zip(parts, divvy.read(*[part.variable for part in parts]))
+
+    def _refresh_all(self):
+        with torch.no_grad():
+            for part, array in self._pulled():
+                part.refresh(array)
 
     # ---- a step's life ----
 
     def _load(self):
-        """Pulls all values, with one message to each parameter server."""
-        parts = self._leaves + self._buffers
         with torch.no_grad():
-            for part, array in zip(parts, divvy.read(*[part.variable for part in parts])):
+            for part, array in self._pulled():
                 part.load(array)
 
     def _set_modes(self, evaluates):

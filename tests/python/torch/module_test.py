@@ -438,7 +438,32 @@ def test_in_main_the_torch_module_has_the_newest_values():
             weight.weight.data.fill_(77)  # what a chief of a cluster has from its beginning
             assert use().item() == -2.0
     weight.weight.data.fill_(5)
-    assert weight(x).item() == 10.0  # the job is over, and the module the program's
+    assert weight(x).item() == 10.0, "the job is over, and nobody loads the module"
+
+
+def test_gradients_may_be_computed_in_main():
+    with divvy.testing.cluster():
+        first, second = weight(torch.ones(1, 2)), weight(torch.ones(1, 2))
+        weight.state_dict()
+        (first + second).sum().backward()
+        assert [one.grad.tolist() for one in ones.parameters()] == [[[2.0, 2.0]]]
+        weight.weight.grad = None
+
+
+def test_a_trace_in_main_has_the_forward_only():
+    with divvy.testing.cluster() as c:
+        c.schedule(subtract_one).fetch()
+        traced = torch.jit.trace(ones.module, torch.ones(1, 2))
+        assert "copy_" not in str(traced.graph)
+        assert traced(torch.ones(1, 2)).item() == -2.0
+
+
+def test_what_state_dict_gave_does_not_change_with_the_steps():
+    with divvy.testing.cluster() as c:
+        state = weight.state_dict()
+        c.schedule(subtract_one).fetch()
+        assert c.schedule(forward_only).fetch() == -2.0
+        assert state["weight"].tolist() == [[0.0, 0.0]]
 
 
 def test_torchscript_is_refused():
