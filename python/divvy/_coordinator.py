@@ -7,7 +7,6 @@ from divvy import _datasets, _divvy, _errors, _metrics, _steps
 # Whether the folder of checkpoints ends with the process (_program.py).
 checkpoints_are_temporary = False
 
-
 _OTHER_FORMATS = (".bin", ".ckpt", ".h5", ".hdf5", ".keras", ".npy", ".npz", ".onnx", ".pkl",
                   ".pt", ".pth")
 

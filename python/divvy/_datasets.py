@@ -85,7 +85,7 @@ class Dataset:
 
     def shuffle(self, window, seed=None):
         """Permutes the elements within windows of `window`. seed None: another order each pass."""
-        return self._then("shuffle", window=_count(window, "window"),
+        return self._then("shuffle", window=whole(window, "window", 1),
                           seed=None if seed is None else whole(seed, "seed"))
 
     def repeat(self, times=-1):
@@ -94,7 +94,7 @@ class Dataset:
 
     def batch(self, size, drop_remainder=False):
         """Stacks `size` elements along a new axis 0; the last batch may be smaller."""
-        return self._then("batch", size=_count(size, "size"), drop_remainder=bool(drop_remainder))
+        return self._then("batch", size=whole(size, "size", 1), drop_remainder=bool(drop_remainder))
 
     def take(self, n):
         """The first n elements."""
@@ -178,10 +178,6 @@ class Dataset:
     def __repr__(self):
         return "divvy.%s(...)%s" % (self._recipe["source"],
                                     "".join(".%s(...)" % one["op"] for one in self._recipe["ops"]))
-
-
-def _count(value, name):
-    return whole(value, name, 1)
 
 
 def _path(function):

@@ -117,10 +117,10 @@ class _CheckpointsForExports:
     refused.
     """
 
-    def __init__(self, words):
+    def __init__(self, words, is_task):
         self.words = words
         self._folder = None
-        given = "DIVVY_CHECKPOINT_DIR" in os.environ or any(
+        given = is_task or "DIVVY_CHECKPOINT_DIR" in os.environ or any(
             name in word for word in words for name in ("checkpoint_dir", "flagfile"))
         tables = any(isinstance(one, _variables.Table) for one in _registry.variables.values())
         if given or not tables or not words:
@@ -210,10 +210,10 @@ def run(main, evaluate=None, *, argv=None, min_shard_bytes=None, placement="roun
     sys.stdout.flush()
     is_task = "TF_CONFIG" in os.environ or any("task_type" in word for word in words)
     with _no_exit_in_steps() if is_task else contextlib.nullcontext(), \
-            _CheckpointsForExports([] if is_task else words) as checkpoints:
+            _CheckpointsForExports(words, is_task) as checkpoints:
         body = _Main(main, checkpoints.hide)
-        code = _divvy.run(body, scorer, checkpoints.words or words or ["divvy"], min_shard_bytes,
-                          placement, "TF_CONFIG" not in os.environ)
+        code = _divvy.run(body, scorer, checkpoints.words or ["divvy"], min_shard_bytes, placement,
+                          "TF_CONFIG" not in os.environ)
     sys.stdout.flush()
     sys.stderr.flush()
     raised = body.raised or (scorer and scorer.raised)

@@ -179,7 +179,7 @@ def _check_new(made, text):
 
 
 def call(name, values, in_loop):
-    """Runs a step on this thread."""
+    """Runs a step on this thread. C++ calls it."""
     attempt = _local.attempt = Attempt(_steps[name])
     try:
         result = attempt.step._call(values)
@@ -188,9 +188,6 @@ def call(name, values, in_loop):
     finally:
         _local.attempt = None
         attempt.end()
-
-
-_divvy.call_steps_by(call)
 
 
 class Attempt:

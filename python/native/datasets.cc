@@ -13,6 +13,7 @@
 #include "data/text_keys.h"
 #include "python/native/call_python.h"
 #include "python/native/errors.h"
+#include "python/native/modules.h"
 #include "python/native/values.h"
 
 namespace divvy::python {
@@ -26,13 +27,6 @@ absl::StatusOr<Result> Guarded(Fn&& fn) {
   return CallPython<Result>("a function of the program's data", std::forward<Fn>(fn));
 }
 
-// Kept, as ValuesModule of values.cc is.
-py::handle DatasetsModule() {
-  static PyObject* module = nullptr;  // guarded by the GIL
-  if (module == nullptr) module = py::module_::import("divvy._datasets").release().ptr();
-  return module;
-}
-
 // ---- an object with __len__ and __getitem__ -----------------------------------------------------
 
 class RecordsIterator : public DatasetIterator {
@@ -42,7 +36,7 @@ class RecordsIterator : public DatasetIterator {
   absl::StatusOr<std::optional<Nest>> Next() override {
     return Guarded<std::optional<Nest>>([&]() -> std::optional<Nest> {
       if (position_ >= Length()) return std::nullopt;
-      const py::object item = DatasetsModule().attr("item")(key_, position_);
+      const py::object item = Module("_datasets").attr("item")(key_, position_);
       Nest element = NestOf(item, absl::StrCat("record ", position_, " of ", key_));
       ++position_;
       return element;
@@ -61,7 +55,7 @@ class RecordsIterator : public DatasetIterator {
  private:
   // REQUIRES: the GIL is held.
   int64_t Length() {
-    if (!length_) length_ = DatasetsModule().attr("length")(key_).cast<int64_t>();
+    if (!length_) length_ = Module("_datasets").attr("length")(key_).cast<int64_t>();
     return *length_;
   }
 
@@ -125,8 +119,8 @@ class GeneratorIterator : public DatasetIterator {
   // REQUIRES: the GIL is held.
   std::optional<py::object> NextItem() {
     if (!token_)
-      token_ = DatasetsModule().attr("begin")(key_, worker_, num_workers_).cast<int64_t>();
-    const py::tuple item = DatasetsModule().attr("advance")(*token_);
+      token_ = Module("_datasets").attr("begin")(key_, worker_, num_workers_).cast<int64_t>();
+    const py::tuple item = Module("_datasets").attr("advance")(*token_);
     if (item.empty()) {
       ended_ = true;
       return std::nullopt;
@@ -147,7 +141,7 @@ class GeneratorIterator : public DatasetIterator {
     ended_ = false;
     if (!token_) return;
     (void)Guarded<bool>([&] {
-      DatasetsModule().attr("close")(*token_);
+      Module("_datasets").attr("close")(*token_);
       return true;
     });
     token_.reset();
@@ -178,14 +172,14 @@ class GeneratorRecipe : public DatasetRecipe {
 
 absl::StatusOr<Nest> Mapped(const std::string& function, const Nest& element) {
   return Guarded<Nest>([&] {
-    const py::object mapped = DatasetsModule().attr("call")(function, ObjectOf(element));
+    const py::object mapped = Module("_datasets").attr("call")(function, ObjectOf(element));
     return NestOf(mapped, absl::StrCat("the result of ", function));
   });
 }
 
 absl::StatusOr<bool> Kept(const std::string& function, const Nest& element) {
   return Guarded<bool>([&] {
-    return py::bool_(DatasetsModule().attr("call")(function, ObjectOf(element))).cast<bool>();
+    return py::bool_(Module("_datasets").attr("call")(function, ObjectOf(element))).cast<bool>();
   });
 }
 
@@ -276,7 +270,7 @@ absl::StatusOr<Dataset> Open(const InputContext& context, const Nest& args) {
     about["worker_index"] = context.worker_index;
     about["num_workers"] = context.num_workers;
     about["seed"] = context.seed;
-    return DatasetsModule().attr("open")(ObjectOf(args[size_t{0}]), about).cast<Dataset>();
+    return Module("_datasets").attr("open")(ObjectOf(args[size_t{0}]), about).cast<Dataset>();
   });
 }
 

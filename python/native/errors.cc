@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "protocol/error.h"
+#include "python/native/modules.h"
 
 namespace divvy::python {
 namespace {
@@ -35,13 +36,11 @@ std::string WithNewlines(absl::string_view message) {
   return absl::StrReplaceAll(message, {{"\\x0a", "\n"}});
 }
 
-py::object ErrorsModule() { return py::module_::import("divvy._errors"); }
-
 }  // namespace
 
 void Raise(const absl::Status& status) {
   const std::string message = WithNewlines(status.message());
-  const py::object error = ErrorsModule().attr("make")(
+  const py::object error = Module("_errors").attr("make")(
       absl::StatusCodeToString(status.code()),
       py::reinterpret_steal<py::object>(
           PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace")),
@@ -65,7 +64,7 @@ absl::Status StatusOf(py::error_already_set& error) {
     if (py::isinstance<CarriedStatus>(status)) carried = status.cast<CarriedStatus&>().status;
   }
   if (!carried.ok() && Steers(carried)) return carried;
-  const py::tuple described = ErrorsModule().attr("describe")(exception);
+  const py::tuple described = Module("_errors").attr("describe")(exception);
   const auto text = described[1].cast<std::string>();
   if (!carried.ok()) return WithMessage(carried, text);
   return absl::Status(static_cast<absl::StatusCode>(described[0].cast<int>()), text);

@@ -7,6 +7,7 @@
 #include "base/status_macros.h"
 #include "python/native/call_python.h"
 #include "python/native/errors.h"
+#include "python/native/modules.h"
 #include "python/native/step_scope.h"
 #include "python/native/values.h"
 #include "strategy/step.h"
@@ -14,16 +15,13 @@
 namespace divvy::python {
 namespace {
 
-// call(name, values, in_loop) of divvy._steps. Never destroyed.
-PyObject* call_step = nullptr;
-
 // Calls the Python function and returns what it returned. The GIL is held inside only.
 absl::StatusOr<Nest> CallFunction(const std::string& name, const Nest::List& args, bool in_loop) {
   const std::string what = absl::StrCat("step \"", name, "\"");
   return CallPython<Nest>(what, [&] {
     py::list values;
     for (const Nest& arg : args) values.append(ObjectOf(arg));
-    const py::object result = py::handle(call_step)(name, values, in_loop);
+    const py::object result = Module("_steps").attr("call")(name, values, in_loop);
     return result.is_none() ? Nest() : NestOf(result, absl::StrCat("the result of ", what));
   });
 }
@@ -105,7 +103,6 @@ StepScope& Current(const char* call) {
 }  // namespace
 
 void DefineSteps(py::module_& module) {
-  module.def("call_steps_by", [](py::object call) { call_step = call.release().ptr(); });
   module.def("register_step", &Register);
   module.def("register_for_comparison", &RegisterForComparison);
   module.def("in_step", [] { return StepScope::Current() != nullptr; });

@@ -17,7 +17,6 @@ struct EndedThreads {
 };
 // Never destroyed. Only a forked process exchanges it, before it has a second thread.
 EndedThreads* ended = new EndedThreads();
-EndedThreads& Ended() { return *ended; }
 
 // REQUIRES: the GIL is held.
 void FreeEnded() {
@@ -26,8 +25,8 @@ void FreeEnded() {
 #endif
   std::vector<PyThreadState*> states;
   {
-    MutexLock lock(Ended().mu);
-    states.swap(Ended().states);
+    MutexLock lock(ended->mu);
+    states.swap(ended->states);
   }
   for (PyThreadState* const state : states) {
     PyThreadState_Clear(state);
@@ -38,8 +37,8 @@ void FreeEnded() {
 struct Kept {
   ~Kept() {
     if (state == nullptr) return;
-    MutexLock lock(Ended().mu);
-    Ended().states.push_back(state);
+    MutexLock lock(ended->mu);
+    ended->states.push_back(state);
   }
   PyThreadState* state = nullptr;
 };

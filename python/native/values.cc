@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
 #include "python/native/errors.h"
+#include "python/native/modules.h"
 #include "strategy/metrics.h"
 
 namespace divvy::python {
@@ -29,13 +30,6 @@ ReturnedArrays& Returned() {
 // Not of a subclass, such as numpy.ma's, whose data may mean something else.
 bool IsPlainArray(py::handle value) {
   return Py_TYPE(value.ptr()) == py::detail::npy_api::get().PyArray_Type_;
-}
-
-// Kept: an import, which a record of a dataset would make several times, takes longer than a call.
-py::handle ValuesModule() {
-  static PyObject* module = nullptr;  // guarded by the GIL
-  if (module == nullptr) module = py::module_::import("divvy._values").release().ptr();
-  return module;
 }
 
 std::string TypeName(py::handle value) {
@@ -127,7 +121,7 @@ Tensor OfArray(py::array array, const std::string& what, Passing passing) {
   // Contiguous, aligned, and in the byte order of this machine.
   if (!(array.flags() & py::array::c_style) || !(array.flags() & 0x0100) ||
       !array.dtype().attr("isnative").cast<bool>()) {
-    array = py::reinterpret_borrow<py::array>(ValuesModule().attr("contiguous")(array));
+    array = py::reinterpret_borrow<py::array>(Module("_values").attr("contiguous")(array));
     if (*dtype != DType::kBool) passing = Passing::kBorrowed;  // nobody else has this copy
   }
   const Shape shape = ShapeOf(array, what);
@@ -233,7 +227,7 @@ Tensor TensorOf(py::handle value, const std::string& what, Passing passing) {
     return Tensor::Scalar<int64_t>(number);
   }
   if (PyFloat_CheckExact(value.ptr())) return Tensor::Scalar<double>(PyFloat_AsDouble(value.ptr()));
-  const py::object array = ValuesModule().attr("as_array")(value, what);
+  const py::object array = Module("_values").attr("as_array")(value, what);
   if (array.is_none()) {
     throw py::type_error(absl::StrCat(
         what, " is a ", TypeName(value),
@@ -248,7 +242,7 @@ Tensor TensorOf(py::handle value, DType dtype, const std::string& what, Passing 
                         py::hasattr(value, "detach") || py::hasattr(value, "__array__");
   if (is_array) return TensorOf(value, what, passing);
   const py::object array =
-      ValuesModule().attr("numbers_as")(value, std::string(DTypeName(dtype)), what);
+      Module("_values").attr("numbers_as")(value, std::string(DTypeName(dtype)), what);
   return OfArray(py::reinterpret_borrow<py::array>(array), what, Passing::kCopied);
 }
 
@@ -256,7 +250,7 @@ py::array ArrayOf(const Tensor& given) {
   Tensor tensor = ValueOf(WithoutGil([&] { return given.To(Device()); }));
   py::object dtype;
   if (tensor.dtype() == DType::kBFloat16) {
-    dtype = ValuesModule().attr("bfloat16")();
+    dtype = Module("_values").attr("bfloat16")();
     if (dtype.is_none()) tensor = BFloat16AsFloat(tensor);
   }
   if (!dtype || dtype.is_none()) dtype = NumpyDType(tensor.dtype());
@@ -308,8 +302,8 @@ py::object ObjectOf(const Nest& nest) {
     }
     case Nest::Kind::kIndexedSlices: {
       const IndexedSlices slices = *nest.indexed_slices();
-      return ValuesModule().attr("IndexedSlices")(ArrayOf(slices.ids), ArrayOf(slices.rows),
-                                                  slices.num_rows);
+      return Module("_values").attr("IndexedSlices")(ArrayOf(slices.ids), ArrayOf(slices.rows),
+                                                     slices.num_rows);
     }
     case Nest::Kind::kHandle: throw py::type_error("an iterator is no value");
   }
@@ -317,7 +311,7 @@ py::object ObjectOf(const Nest& nest) {
 }
 
 DType DTypeOfObject(py::handle value) {
-  const auto name = ValuesModule().attr("dtype_name")(value).cast<std::string>();
+  const auto name = Module("_values").attr("dtype_name")(value).cast<std::string>();
   const std::optional<DType> dtype = ParseDType(name);
   if (!dtype || DTypeSize(*dtype) == 0 || *dtype > DType::kFloat64)
     throw py::type_error(

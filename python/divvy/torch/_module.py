@@ -153,14 +153,19 @@ class _JoinHook:
     def __init__(self, module):
         self._module = module
 
-    def __call__(self, unused_module, values, *unused):
-        if torch.jit.is_tracing() and not _divvy.in_step():
-            return  # the copies would become a part of the trace
-        self._module._refresh(values if isinstance(values, dict) else None)
+    def __call__(self, *unused):
+        self._module._refresh()
 
     def __reduce__(self):
         # A copy of the torch module is a module of its own.
         return (_JoinsNothing, ())
+
+
+class _StateHook(_JoinHook):
+    """The same for the state_dict() of the torch module, which it gets with references."""
+
+    def __call__(self, unused_module, state, *unused):
+        self._module._refresh(state)
 
 
 class _JoinsNothing:
@@ -238,10 +243,8 @@ class Module(_Scalable):
         self._buffers = [_Buffer(name, *buffer) for buffer in _named_buffers(module)]
         self._modes = [(one, one.training) for one in module.modules()]
         self._calling = False  # in main, which has loaded the values
-        hook = _JoinHook(self)
-        module.register_forward_pre_hook(hook)
-        # It gets references to the values, so it may load them afterwards.
-        module._register_state_dict_hook(hook)
+        module.register_forward_pre_hook(_JoinHook(self))
+        module._register_state_dict_hook(_StateHook(self))
 
     def __call__(self, *args, **kwargs):
         """The module's forward; arrays among the arguments become tensors."""
@@ -294,9 +297,12 @@ class Module(_Scalable):
     def state_dict(self):
         """Copies of all parameters and buffers, as torch.save takes them. In steps and in main."""
         check_in_program(repr(self))
-        with LOCK:  # the hook of the torch module gets the values
+        with LOCK:
+            state = dict(self._module.state_dict())  # the hook of main has made copies
+            if not _divvy.in_step():
+                return state
             return {key: value.detach().clone() if isinstance(value, torch.Tensor) else value
-                    for key, value in self._module.state_dict().items()}
+                    for key, value in state.items()}
 
     def load_state_dict(self, state):
         """Assigns all parameters and buffers, in main. Its errors are PyTorch's. RuntimeError: in a
@@ -322,8 +328,10 @@ class Module(_Scalable):
     def _refresh(self, state=None):
         """The torch module is used: it gets the values of the step, or in main the newest ones.
 
-        state: its state_dict(), which then has copies, so that no step changes them.
+        state: its state_dict(), which has copies in main, so that no step changes them.
         """
+        if torch.jit.is_tracing() and not _divvy.in_step():
+            return  # the copies would become a part of the trace
         if join(self) is None and not self._calling and _divvy.in_program():
             with LOCK:
                 self._refresh_all()
